@@ -13,6 +13,7 @@ mod hook;
 mod long;
 mod must_return;
 mod pause;
+pub(crate) mod unseen;
 
 use assist::AssistEnd;
 pub(crate) use hook::set_hook;
@@ -265,7 +266,11 @@ impl Patience {
             was_asked = lent == Some(AssistEnd::Asked);
             match lent {
                 Some(AssistEnd::Over) => return Ok(()),
-                Some(AssistEnd::Asked) => continue,
+                Some(AssistEnd::Asked) => {
+                    // The agent alone admits new peers, and may share this processor.
+                    std::thread::yield_now();
+                    continue;
+                }
                 Some(AssistEnd::Idle) | None => {}
             }
             let longest = match hook::call() {

@@ -10,7 +10,7 @@ const HEAD: [&str; 6] = ["window", "operation", "target", "way", "count", "bytes
 const FIRST_NUMBER: usize = 4;
 
 /// Each line begins with the rank, since those of several ranks may come between each other.
-/// `served`: requests of other ranks that this one carried out while it waited.
+/// `served`: requests of other ranks, or batches of them by TCP, that this one carried out while it waited.
 pub(super) fn table(
     rank: u32,
     windows: &[(String, Statistics)],

@@ -9,7 +9,7 @@ use transom_launch::pmi::PmiError;
 use crate::error::{Error, ErrorKind, PeerError, Result};
 use crate::peers::{Context, STATE_LEFT};
 use crate::terms::WorldRank;
-use crate::wait::{Doubt, Verdict, take_due};
+use crate::wait::{Doubt, Verdict, take_due, unseen};
 
 /// For how long a wait that depends on any of many ranks looks at them at a time: each may cost a
 /// round trip, and the first time a connection. A small part of the interval.
@@ -136,11 +136,11 @@ impl Context {
             Ok(peer) => peer,
             Err(error) => {
                 let fails = matches!(error.kind(), ErrorKind::Peer(_))
-                    || self.unseen.missed(rank, Instant::now());
+                    || unseen::misses(rank, Instant::now());
                 return if fails { Err(error) } else { Ok(()) };
             }
         };
-        self.unseen.saw(rank);
+        unseen::saw(rank);
         match peer.endpoint().liveness() {
             Liveness::Alive => {}
             Liveness::Closed { .. } => return missing(PeerError::Left { rank }),

@@ -16,7 +16,6 @@ pub(crate) use over::check_rank;
 use super::abort_words::AbortWords;
 use super::gather::bootstrap_error;
 use super::signs::{STATE, STATE_LEFT, WORLD};
-use super::unseen::Unseen;
 use super::{Fabric, Hosts, Peer, is_forked, not_forked, start};
 use crate::error::{Error, Misuse, PeerError, Result};
 use crate::memory::control::ControlBlock;
@@ -33,7 +32,6 @@ pub(crate) struct Context {
     pub(crate) abort_words: AbortWords,
     /// At which rank to look next, where a wait depends on any of many.
     pub(crate) next_looked_at: AtomicU32,
-    pub(crate) unseen: Unseen,
     /// When this rank last looked at one that it does not wait for, in milliseconds.
     pub(crate) last_look: AtomicU32,
     /// Whether the others were told that the job ends.
@@ -73,7 +71,6 @@ impl Context {
             fabric: Arc::new(fabric),
             host: Mutex::default(),
             next_looked_at: AtomicU32::new(place.rank + 1),
-            unseen: Unseen::default(),
             place,
             last_look: AtomicU32::new(0),
             told: AtomicBool::new(false),

@@ -14,7 +14,6 @@ mod peer;
 mod signs;
 mod start;
 mod texts;
-mod unseen;
 
 #[cfg(test)]
 pub(crate) use context::tests::in_process::{ranks as ranks_in_process, ranks_on_hosts};

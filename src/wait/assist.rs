@@ -1,5 +1,5 @@
 //! What a thread that waits does for peers meanwhile: it reads and writes for them memory of this process that they cannot
-//! map. It stays awake for that while they ask often.
+//! map, and serves connections by TCP. It stays awake for that while they ask often.
 
 use std::time::{Duration, Instant};
 

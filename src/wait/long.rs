@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
 use super::must_return::must_return;
+use super::unseen::{self, Missed};
 use crate::diagnostics;
 
 /// What is to be told of the wait that this thread is in.
@@ -37,6 +38,8 @@ pub(super) struct Lasting {
     /// When something is next to be told.
     next: Duration,
     at_end: Option<Box<dyn FnOnce()>>,
+    /// What the wait around this one has not seen.
+    outer: Option<Missed>,
 }
 
 impl Lasting {
@@ -51,6 +54,7 @@ impl Lasting {
             // Half of the time, so that the awaited rank has told of its own wait before anybody warns.
             next: warns_after.unwrap_or_default() / 2,
             at_end: None,
+            outer: unseen::begin(),
         }
     }
 
@@ -96,6 +100,7 @@ impl Lasting {
 
 impl Drop for Lasting {
     fn drop(&mut self) {
+        unseen::end(self.outer.take());
         if let Some(act) = self.at_end.take() {
             act();
         }

@@ -36,6 +36,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Events that are taken at a time.
 const EVENTS: usize = 64;
 
+/// And by a thread that assists, which is to look soon at what it waits for.
+const EVENTS_OF_ASSIST: usize = 4;
+
 const LISTENER: u64 = 0;
 const WAKE: u64 = 1;
 const WATCHED: u64 = 2;
@@ -373,7 +376,7 @@ impl<S: Serve> Running<S> {
 
     /// Serves those whose requests have come. All else is left to the agent.
     fn assist(&mut self) -> usize {
-        let mut room = [const { MaybeUninit::uninit() }; EVENTS];
+        let mut room = [const { MaybeUninit::uninit() }; EVENTS_OF_ASSIST];
         let epoll = self.epoll.clone();
         // If it fails, the agent finds out, too.
         let events = wait(&epoll, &mut room, Some(Duration::ZERO)).unwrap_or_default();
@@ -581,6 +584,7 @@ impl<S: Serve> Running<S> {
                     self.end(token, Some(&error.into()));
                 }
             }
+            Ok(Next::Ready) if self.ready.contains(&token) => {}
             Ok(Next::Ready) => self.ready.push(token),
             Ok(Next::Ends) => self.end(token, None),
             Err(error) => self.end(token, Some(&error)),

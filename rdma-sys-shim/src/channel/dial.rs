@@ -10,6 +10,7 @@ use super::proof::{CHALLENGE, FULL, WELCOME, hello, prove};
 use super::record::Record;
 use super::socket::{OwnDescriptor, Stream};
 use super::stream::{Side, Until, prepare};
+use crate::error::TCP;
 use crate::system::{is_shortage, random};
 use crate::{Error, Result};
 
@@ -51,7 +52,7 @@ pub(crate) fn dial(
     // What is lost is sent again after a second.
     let limit = (patience / all.len() as u32).max(Duration::from_millis(1500));
     let mut tried = String::new();
-    let mut is_refused = true;
+    let (mut is_refused, mut is_full) = (true, false);
     for address in all {
         let failed = match try_address(own, peer, address, [limit, patience]) {
             Ok(stream) => return Ok(stream),
@@ -65,9 +66,8 @@ pub(crate) fn dial(
                 "the connection was ended there; another program may listen".to_owned()
             }
             Failed::Full => {
-                return Err(no_answer(format!(
-                    "at {address}: its process has no descriptor left for the connection: raise the limit of open files there with `ulimit -n`"
-                )));
+                is_full = true;
+                "the process has no descriptor left for the connection".to_owned()
             }
             Failed::Call(error) if is_shortage(&error) => {
                 return Err(Error::os(format!("connecting to {address}"), error));
@@ -80,6 +80,17 @@ pub(crate) fn dial(
         let separator = if tried.is_empty() { "" } else { "; " };
         let at = SocketAddr::new(address, peer.port);
         let _ = write!(tried, "{separator}{at}: {why}");
+    }
+    if is_full {
+        // It may have some later, and says so itself: it is not silent.
+        return Err(Error::Unreachable {
+            device: TCP,
+            pid: peer.pid,
+            reason: format!(
+                "from {} to {}: {tried} (`ulimit -n` there raises the limit of open files)",
+                own.host, peer.host
+            ),
+        });
     }
     if is_refused && own.namespace == peer.namespace {
         return Err(Error::PeerGone { pid: peer.pid });

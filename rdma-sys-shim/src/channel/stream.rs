@@ -14,6 +14,8 @@ pub(crate) const SILENCE: Duration = Duration::from_secs(5);
 /// A connection on which an answer is awaited is tried when nothing has come for so long; then once a second, so many times.
 const AWAITED: Duration = Duration::from_secs(2);
 const TRIES: u32 = 3;
+/// By as much may the kernel err that counts ticks.
+const TICK: Duration = Duration::from_millis(20);
 /// Likewise one on which none is awaited, by its origin, and later by its target. Each try is two packets, and a host may have
 /// tens of thousands of connections; firewalls forget those that are idle for some minutes.
 const IDLE: Duration = Duration::from_secs(60);
@@ -66,18 +68,32 @@ impl Silence {
     /// receives nothing while it computes, whose kernel answers.
     pub(crate) fn lasts(&mut self, stream: &TcpStream, is_awaited: bool) -> bool {
         if self.is_awaited != is_awaited {
-            let idle = if is_awaited { AWAITED } else { IDLE };
-            // If this is refused, death is noticed later.
-            let _ = sockopt::set_tcp_keepidle(stream, idle);
-            self.is_awaited = is_awaited;
+            self.awaits(stream, is_awaited);
         }
         let (is_under_way, since_answer) = unanswered(stream);
         self.has_lasted(is_under_way, since_answer, Instant::now())
     }
 
+    /// No answer is awaited any more.
+    pub(crate) fn rests(&mut self, stream: &TcpStream) {
+        if self.is_awaited {
+            self.awaits(stream, false);
+        }
+    }
+
+    #[cold]
+    fn awaits(&mut self, stream: &TcpStream, is_awaited: bool) {
+        let idle = if is_awaited { AWAITED } else { IDLE };
+        // If this is refused, death is noticed later.
+        let _ = sockopt::set_tcp_keepidle(stream, idle);
+        self.is_awaited = is_awaited;
+    }
+
     /// A connection that was idle has had no answer for long, which says nothing of what was sent just now.
     fn has_lasted(&mut self, is_under_way: bool, since_answer: Duration, now: Instant) -> bool {
-        let since = self.since.filter(|&since| now - since <= since_answer);
+        let since = self
+            .since
+            .filter(|&since| now - since + TICK <= since_answer);
         match since.filter(|_| is_under_way) {
             Some(since) => now - since >= SILENCE,
             None => {

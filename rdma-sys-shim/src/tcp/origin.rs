@@ -202,6 +202,9 @@ impl Origin {
     pub(super) fn progress(&mut self) {
         self.send();
         self.receive();
+        if self.done == self.posted {
+            self.silence.rests(&self.stream);
+        }
     }
 
     fn send(&mut self) {

@@ -1,0 +1,64 @@
+//! Ranks that a wait cannot look at for want of something of this process's own, such as descriptors. They may be well, and this
+//! rank may not even be told if they are not.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+/// For so long may a wait not see a rank.
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// The first rank that the wait of this thread could not look at, until it does, and since when.
+#[derive(Clone, Copy)]
+pub(crate) struct Missed {
+    rank: u32,
+    since: Instant,
+}
+
+thread_local! {
+    static MISSED: Cell<Option<Missed>> = const { Cell::new(None) };
+}
+
+pub(crate) fn saw(rank: u32) {
+    MISSED.set(MISSED.get().filter(|missed| missed.rank != rank));
+}
+
+/// Whether the wait that this look belongs to has not seen the rank for too long.
+pub(crate) fn misses(rank: u32, now: Instant) -> bool {
+    let first = MISSED.get().unwrap_or(Missed { rank, since: now });
+    MISSED.set(Some(first));
+    first.rank == rank && now - first.since >= LONGEST
+}
+
+/// A wait begins, perhaps in a look of another one.
+pub(super) fn begin() -> Option<Missed> {
+    MISSED.take()
+}
+
+/// It is over: what [`begin`] returned is of the wait around it.
+pub(super) fn end(outer: Option<Missed>) {
+    MISSED.set(outer);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_misses_a_rank_after_five_seconds_in_which_it_never_saw_it() {
+        let begun = Instant::now();
+        let misses_at = |rank, tenths| misses(rank, begun + tenths * Duration::from_millis(100));
+        let outer = begin();
+        assert!((0..50).all(|tenths| !misses_at(3, tenths) && !misses_at(4, tenths)));
+        saw(4);
+        let around = begin();
+        assert!(!misses_at(3, 50), "another wait");
+        end(around);
+        assert!(misses_at(3, 50));
+        assert!(!misses_at(4, 51));
+        saw(3);
+        assert!(!misses_at(3, 52));
+        assert!(!misses_at(3, 101));
+        assert!(misses_at(3, 102));
+        end(outer);
+    }
+}
