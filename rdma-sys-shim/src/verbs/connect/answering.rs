@@ -38,7 +38,7 @@ pub(crate) struct Contact {
     instance: u64,
     pairing: Arc<Pairing>,
     /// What it has asked with, until it is answered.
-    question: Option<(Numbers, Address)>,
+    question: Option<(Numbers, Box<Address>)>,
     /// It was answered, and has not said yet that it is connected.
     is_open: bool,
     /// Both have said that they are connected: an end without a farewell is the peer's death.

@@ -142,7 +142,7 @@ impl Connector {
         peer: &Address,
         pairing: &Pairing,
     ) -> Result<Numbers> {
-        let from = self.ends.own.clone();
+        let from = Box::new(self.ends.own.clone());
         let limit = self.ends.timeout;
         let next = || Message::read(Until(stream, Instant::now() + limit));
         let mut is_put_off = false;

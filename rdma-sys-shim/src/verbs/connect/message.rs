@@ -27,7 +27,7 @@ pub(crate) struct Numbers {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
     /// The sender wants to know the receiver's queue pair, and has this one.
-    Ask { ours: Numbers, from: Address },
+    Ask { ours: Numbers, from: Box<Address> },
     /// The sender has others to answer first.
     Wait,
     /// The answer: the sender's queue pair listens to the receiver's.
@@ -72,7 +72,7 @@ impl Message {
         Some(match kind {
             1 => Self::Ask {
                 ours: Numbers::take(&mut fields)?,
-                from: Address::decode(std::mem::take(&mut fields.0)).ok()?,
+                from: Box::new(Address::decode(std::mem::take(&mut fields.0)).ok()?),
             },
             2 => Self::Wait,
             3 => Self::Answer(Numbers::take(&mut fields)?),
@@ -160,7 +160,7 @@ pub(crate) mod tests {
         vec![
             Message::Ask {
                 ours: numbers,
-                from: address(),
+                from: Box::new(address()),
             },
             Message::Wait,
             Message::Answer(numbers),
