@@ -308,7 +308,7 @@ impl<S: Serve> Channel<S> {
 impl<S: Serve> Assisted for Channel<S> {
     fn serve(&self) -> usize {
         match self.running.try_lock() {
-            Ok(mut running) => running.assist(),
+            Ok(mut running) => running.assist(&self.epoll),
             Err(_) => 0,
         }
     }
@@ -375,11 +375,10 @@ impl<S: Serve> Running<S> {
     }
 
     /// Serves those whose requests have come. All else is left to the agent.
-    fn assist(&mut self) -> usize {
+    fn assist(&mut self, epoll: &OwnedFd) -> usize {
         let mut room = [const { MaybeUninit::uninit() }; EVENTS_OF_ASSIST];
-        let epoll = self.epoll.clone();
         // If it fails, the agent finds out, too.
-        let events = wait(&epoll, &mut room, Some(Duration::ZERO)).unwrap_or_default();
+        let events = wait(epoll, &mut room, Some(Duration::ZERO)).unwrap_or_default();
         if !events.is_empty() {
             self.service.begin_round();
         }

@@ -6,7 +6,7 @@ use std::{env, fs, io};
 
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 
-use super::interfaces;
+use super::interfaces::{self, Interface};
 use super::proof::Key;
 use super::record::{LONGEST_HOST, Namespace, Network, Record};
 use super::socket::OwnDescriptor;
@@ -20,17 +20,22 @@ pub(crate) fn interface() -> String {
     env::var("TRANSOM_TCP_INTERFACE").unwrap_or_default()
 }
 
+/// A process that listens for peers.
+pub(crate) struct Opened {
+    pub(crate) record: Record,
+    pub(crate) listener: OwnDescriptor<TcpListener>,
+    /// Whose addresses the record has.
+    pub(crate) published: Vec<Interface>,
+}
+
 /// Listens at the interface of this name, or at all if it is empty. The record says where, and has an instance and a key that
 /// were never used before. Who connects has to know `secret`, too.
-pub(crate) fn open(
-    interface: &str,
-    secret: JobSecret,
-) -> Result<(Record, OwnDescriptor<TcpListener>)> {
-    let published = interfaces::published(&interfaces::all()?, interface)?;
-    let mut networks: Vec<_> = published.iter().map(|one| one.network).collect();
+pub(crate) fn open(interface: &str, secret: JobSecret) -> Result<Opened> {
+    let mut published = interfaces::published(&interfaces::all()?, interface)?;
     if !interface.is_empty() {
-        networks.truncate(1);
+        published.truncate(1);
     }
+    let networks: Vec<_> = published.iter().map(|one| one.network).collect();
     let named = networks.first().filter(|_| !interface.is_empty());
     // A peer may take two.
     allow_descriptors();
@@ -39,7 +44,7 @@ pub(crate) fn open(
         .local_addr()
         .map_err(|error| Error::os("getsockname", error))?
         .port();
-    let own = Record {
+    let record = Record {
         pid: std::process::id(),
         host: beginning(&host_name(), LONGEST_HOST).to_owned(),
         instance: u64::from_ne_bytes(random()?),
@@ -49,7 +54,11 @@ pub(crate) fn open(
         port,
         networks,
     };
-    Ok((own, OwnDescriptor::new(listener)))
+    Ok(Opened {
+        record,
+        listener: OwnDescriptor::new(listener),
+        published,
+    })
 }
 
 /// Listens at a port that the system chooses: at all addresses, or at the one of an interface that was named.

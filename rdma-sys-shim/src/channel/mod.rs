@@ -17,7 +17,7 @@ mod stream;
 pub(crate) use agent::{ChannelAgent, Next, Serve};
 pub(crate) use dial::dial;
 pub(crate) use interfaces::{Interface, all, published};
-pub(crate) use listen::{interface, open};
+pub(crate) use listen::{Opened, interface, open};
 pub(crate) use peers::{KnownPeers, Presence, Status};
 #[cfg(any(test, fuzzing))]
 pub(crate) use proof::{Challenge, HELLO, KEY, Key, hello};

@@ -21,7 +21,7 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use crate::channel::{self, ChannelAgent, Interface, KnownPeers, Record, SILENCE};
+use crate::channel::{self, ChannelAgent, Interface, KnownPeers, Opened, Record, SILENCE};
 /// The name that `--device` takes.
 use crate::error::TCP as DEVICE;
 use crate::fork::OfProcess;
@@ -100,11 +100,11 @@ pub(crate) struct TcpDevice {
 
 impl TcpDevice {
     fn open(interface: &str, secret: JobSecret) -> Result<Self> {
-        let mut published = channel::published(&channel::all()?, interface)?;
-        if !interface.is_empty() {
-            published.truncate(1);
-        }
-        let (own, listener) = channel::open(interface, secret)?;
+        let Opened {
+            record: own,
+            listener,
+            published,
+        } = channel::open(interface, secret)?;
         let regions = Regions::new(u64::from(u32::from_ne_bytes(random()?)) << 16);
         let peers = Arc::<KnownPeers>::default();
         let serving = Serving::new(regions.clone(), peers.clone());

@@ -9,7 +9,7 @@ use super::answering::{Answering, Contact};
 use super::message::{Message, Numbers};
 use super::pairing::{Ends, PairState, Pairing};
 use super::{OPERATION, Queues};
-use crate::channel::{self, ChannelAgent, Presence, Stream, Until};
+use crate::channel::{self, ChannelAgent, Opened, Presence, Stream, Until};
 use crate::fork::OfProcess;
 use crate::provider::JobSecret;
 use crate::verbs::events::EventSource;
@@ -35,7 +35,9 @@ impl Connector {
         timeout: Duration,
         events: Option<EventSource>,
     ) -> Result<Self> {
-        let (record, listener) = channel::open(&channel::interface(), secret)?;
+        let Opened {
+            record, listener, ..
+        } = channel::open(&channel::interface(), secret)?;
         let ends = Arc::new(Ends {
             own: Address {
                 record,
