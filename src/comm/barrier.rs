@@ -46,10 +46,18 @@ pub(super) fn named_rank(behind: u32, tag: u32) -> u32 {
 /// For what a rank comes to a window's barrier. The numbers travel in the flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Purpose {
+#[non_exhaustive]
+pub enum Purpose {
+    /// A fence.
     Fence = 1,
+    /// An epoch of locks, or a front end's own.
     Passive = 2,
+    /// The end of the window.
     Free = 3,
+    /// The beginning of a session.
+    Open = 4,
+    /// The end of a session.
+    Close = 5,
 }
 
 /// In a dispute, where the purpose of the named rank stands, and that of the one that names it.
@@ -63,12 +71,14 @@ impl Purpose {
             Self::Fence => "fence",
             Self::Passive => "passive",
             Self::Free => "free",
+            Self::Open => "open",
+            Self::Close => "close",
         }
     }
 
     fn of_code(code: u32) -> Option<Self> {
-        use Purpose::{Fence, Free, Passive};
-        [Fence, Passive, Free]
+        use Purpose::{Close, Fence, Free, Open, Passive};
+        [Fence, Passive, Free, Open, Close]
             .into_iter()
             .find(|purpose| *purpose as u32 == code)
     }

@@ -23,7 +23,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 pub use group::{Comparison, Group};
 
-pub(crate) use barrier::{Barrier, Purpose, barrier_bytes};
+pub use barrier::Purpose;
+pub(crate) use barrier::{Barrier, barrier_bytes};
 pub(crate) use team::{Rings, Team};
 
 use crate::datatype::{Element, Op, Reduce};

@@ -43,6 +43,8 @@ pub enum EpochState {
     LockOf(LockKind, u32),
     /// `local_mut` of a lock has lent this rank's own part as a slice.
     OwnPartLent,
+    /// A session is open, or was and has not been closed.
+    Session,
 }
 
 impl fmt::Display for EpochState {
@@ -67,6 +69,9 @@ impl fmt::Display for EpochState {
                 f,
                 "rank {rank} is in {call}, where it waits for rank {awaited}"
             ),
+            Self::Session => {
+                f.write_str("a session was opened, which close, an epoch or free ends")
+            }
             Self::OwnPartLent => f.write_str("local_mut lends that until its lock is unlocked"),
             Self::LockOf(LockKind::Shared, rank) => {
                 write!(f, "this is a shared lock of rank {rank}")

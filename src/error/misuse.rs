@@ -161,6 +161,11 @@ pub enum Misuse {
     JobTaken,
     #[error("this process has left its job; windows are used and freed before that")]
     JobLeft,
+    #[error(
+        "another thread opened the session, in a job of ThreadLevel::Serialized; threads share sessions in \
+         jobs of ThreadLevel::Multiple"
+    )]
+    OtherThread,
     #[error("the process was forked from a rank; only the rank itself may use the job")]
     Forked,
     #[error("environment variable {name}={value:?} is malformed (legal: {legal})")]
@@ -212,6 +217,7 @@ impl Misuse {
             Self::Callback { .. }
             | Self::JobTaken
             | Self::JobLeft
+            | Self::OtherThread
             | Self::Forked
             | Self::Device(_) => ErrorClass::Other,
         }

@@ -15,6 +15,14 @@ pub fn synchronise(window: &Window, operation: &'static str) -> Result<()> {
     window.synchronise(operation, Purpose::Passive)
 }
 
+/// Collective. As [`synchronise`], for a purpose that all ranks have to have.
+///
+/// # Errors
+/// As for [`synchronise`]; a rank comes for another purpose.
+pub fn synchronise_for(window: &Window, purpose: Purpose) -> Result<()> {
+    window.synchronise(purpose.name(), purpose)
+}
+
 /// One-sided. Completes this rank's operations on a target there, in an epoch of any kind; later loads
 /// of this rank see what they stored. Nothing of [`PROC_NULL`] is under way.
 ///
@@ -65,6 +73,13 @@ pub fn in_job(window: &Window, operation: &'static str) -> Result<()> {
         false => Ok(()),
         true => Err(Error::new(operation, Misuse::JobLeft)),
     }
+}
+
+/// Local. Whether any thread of this rank may call at any time: the job has
+/// [`ThreadLevel::Multiple`](crate::ThreadLevel).
+#[must_use]
+pub fn is_concurrent(window: &Window) -> bool {
+    window.context().concurrent()
 }
 
 /// Does something on a target, if that is a rank of the window.

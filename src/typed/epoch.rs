@@ -116,11 +116,11 @@ pub(super) fn run<'env, T, M, R>(
     body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, M>) -> R,
 ) -> Result<R> {
     // A peer may be through a barrier that fails here, so this includes the opening one.
-    let poison = PoisonOnExit { raw, poisoned };
+    let poison = PoisonOnExit::new(raw, poisoned);
     open(raw)?;
     let state = State {
         raw,
-        own: OwnPart::default(),
+        own: OwnPart::new(),
         opened_in_panic: thread::panicking(),
         failure: OnceLock::new(),
     };
@@ -133,13 +133,29 @@ pub(super) fn run<'env, T, M, R>(
         return Err(error);
     }
     close(raw)?;
-    mem::forget(poison);
+    poison.defuse();
     Ok(value)
 }
 
-struct PoisonOnExit<'w> {
-    raw: &'w raw::Window,
+/// Poisons a window where something that all ranks do together is left half done, and tells the others.
+pub(super) struct PoisonOnExit<'w> {
+    /// Dropped behind the rest.
+    quiesce: QuiesceOnExit<'w>,
     poisoned: &'w AtomicBool,
+}
+
+impl<'w> PoisonOnExit<'w> {
+    pub(super) fn new(raw: &'w raw::Window, poisoned: &'w AtomicBool) -> Self {
+        Self {
+            quiesce: QuiesceOnExit::new(raw),
+            poisoned,
+        }
+    }
+
+    /// It is done.
+    pub(super) fn defuse(self) {
+        mem::forget(self);
+    }
 }
 
 impl Drop for PoisonOnExit<'_> {
@@ -148,21 +164,45 @@ impl Drop for PoisonOnExit<'_> {
     fn drop(&mut self) {
         let end = MustEnd;
         self.poisoned.store(true, Ordering::Relaxed);
-        // A forked child is no rank: it has nothing in flight, and nobody to tell.
-        if is_forked() {
-            mem::forget(end);
-            return;
-        }
-        if self.raw.ranks() > 1 {
+        let raw = self.quiesce.raw;
+        // A forked child is no rank: it has nobody to tell.
+        if !is_forked() && raw.ranks() > 1 {
             let cause = match thread::panicking() {
                 true => AbortCause::Panicked,
                 false => AbortCause::EpochFailed,
             };
-            lower::give_up(self.raw, cause);
+            lower::give_up(raw, cause);
         }
-        if !lower::quiesce(self.raw, QUIESCE_LIMIT) {
+        mem::forget(end);
+    }
+}
+
+/// Has the device done with the buffers of all operations before those who lent them go on.
+pub(super) struct QuiesceOnExit<'w> {
+    raw: &'w raw::Window,
+}
+
+impl<'w> QuiesceOnExit<'w> {
+    #[inline(always)]
+    pub(super) fn new(raw: &'w raw::Window) -> Self {
+        Self { raw }
+    }
+
+    /// The operations are complete, or the device has done with them.
+    #[inline(always)]
+    pub(super) fn defuse(self) {
+        mem::forget(self);
+    }
+}
+
+impl Drop for QuiesceOnExit<'_> {
+    #[cold]
+    fn drop(&mut self) {
+        let end = MustEnd;
+        // A forked child has nothing in flight.
+        if !is_forked() && !lower::quiesce(self.raw, QUIESCE_LIMIT) {
             let line = format!(
-                "transom: rank {} of a window failed in an epoch, and its device may still use \
+                "transom: rank {} of a window failed in an operation, and its device may still use \
                  the buffers of operations after {QUIESCE_LIMIT:?}: aborting the process\n",
                 self.raw.rank()
             );
@@ -254,7 +294,7 @@ impl<'op, T: Element> Epoch<'op, '_, T, Exchange> {
     /// `rank` is not a rank of the window.
     #[inline]
     pub fn target(&self, rank: impl Into<Option<u32>>) -> Result<Target<'op, T, Exchange>> {
-        Target::new("target", self.state, rank.into())
+        Target::new("target", self.state.raw, &self.state.own, rank.into())
     }
 }
 
@@ -265,7 +305,7 @@ impl<'op, T: Element> Epoch<'op, '_, T, Active> {
     /// `rank` is not a rank of the window.
     #[inline]
     pub fn target(&self, rank: impl Into<Option<u32>>) -> Result<Target<'op, T, Active>> {
-        Target::new("target", self.state, rank.into())
+        Target::new("target", self.state.raw, &self.state.own, rank.into())
     }
 }
 

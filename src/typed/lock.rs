@@ -5,6 +5,7 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::slice;
 
+use super::batch::AllTargets;
 use super::epoch::State;
 use super::window::own_part;
 use super::{Passive, Target};
@@ -30,7 +31,7 @@ pub struct Lock<'op, T> {
 impl<'op, T: Element> Lock<'op, T> {
     #[inline]
     pub(super) fn take(state: &'op State<'op>, rank: u32, kind: LockKind) -> Result<Self> {
-        let target = Target::new("lock", state, Some(rank))?;
+        let target = Target::new("lock", state.raw, &state.own, Some(rank))?;
         state.raw.lock(kind, rank, Assert::NONE)?;
         Ok(Self {
             target,
@@ -140,9 +141,13 @@ impl<'op, T: Element> LockAll<'op, T> {
     #[inline]
     pub fn target(&self, rank: impl Into<Option<u32>>) -> Result<LockedTarget<'_, 'op, T>> {
         Ok(LockedTarget {
-            target: Target::new("target", self.state, rank.into())?,
+            target: Target::new("target", self.state.raw, &self.state.own, rank.into())?,
             lock: PhantomData,
         })
+    }
+
+    pub(super) fn parts(&self) -> AllTargets<'_, T> {
+        AllTargets::new(self.state.raw, &self.state.own)
     }
 
     /// One-sided. Returns when all of this rank's operations on all targets are complete there

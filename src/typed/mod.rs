@@ -8,7 +8,9 @@
 //! epoch and that nothing made inside the closure can reach. (An operation that is complete when it
 //! returns borrows its buffer for the call, and lends it for `'op` to itself only.) Locks and requests can be forgotten at
 //! will: whoever leaves the closure passes [`Window`]'s own code, which completes every operation,
-//! gives every lock back, and only then returns. If the body panics or the close fails, it tells
+//! gives every lock back, and only then returns. A [batch](Batch) is such a closure inside of an epoch or a session, and
+//! its end completes what it began; a session's other operations are complete when they return. A panic on the way
+//! waits for the device, too. If the body panics or the close fails, it tells
 //! the other ranks, waits until the device has done with every buffer, and kills the process if
 //! the device does not say so.
 //!
@@ -26,6 +28,11 @@
 //! In a passive epoch, all accesses of all ranks are made under a lock of their target, never
 //! asserted away, so an exclusive lock of its own part gives a rank [`Lock::local_mut`]; it borrows
 //! the lock, without which this rank cannot name that target.
+//! In a session, the barrier is the one of [`Window::open`], and its other end is the next call that brings all
+//! ranks together: [`Window::close`], an epoch of all, or `free`. Each rank ends its `lock_all` before it comes there,
+//! and from `open` until it is through, `local` and `local_mut` are refused, and so are exchanges, which bring only some
+//! ranks together. So a session may be forgotten, and closed by its borrow's end alone. Its `lock_all` takes no locks:
+//! epochs of locks, in which a lock could conflict, begin behind such a barrier only.
 //! A put from the own part ([`Target::put_own`]) reads memory of which there is no reference: before
 //! `local_mut` lends it, such puts are completed, and from then until the unlock they are refused.
 //!
@@ -45,20 +52,24 @@
 //! **Forks.** A child shares the memory of windows with its parent, and with the ranks that write there, so
 //! every call that leads to it fails there.
 
+mod batch;
 mod buffer;
 mod epoch;
 mod lock;
 mod own;
 mod request;
+mod session;
 mod single;
 mod strided;
 mod target;
 mod window;
 
+pub use batch::{AllTargets, Batch};
 pub use buffer::Buffer;
 pub use epoch::{Active, Epoch, Exchange, Passive};
 pub use lock::{Lock, LockAll, LockedTarget};
 pub use request::Request;
+pub use session::Session;
 pub use strided::{Block2d, Region, Strided};
 pub use target::Target;
 pub use window::{OwnedWindow, Window};

@@ -11,7 +11,6 @@ use crate::{Element, EpochState, Misuse, Result};
 
 /// What this rank's own part is used for in an epoch, besides operations that have it as their target.
 /// One thread at a time does; atomics keep the compiler from naming this where it refuses two.
-#[derive(Default)]
 pub(super) struct OwnPart {
     /// Puts that may be under way read it.
     is_read: AtomicBool,
@@ -20,6 +19,13 @@ pub(super) struct OwnPart {
 }
 
 impl OwnPart {
+    pub(super) const fn new() -> Self {
+        Self {
+            is_read: AtomicBool::new(false),
+            is_lent: AtomicBool::new(false),
+        }
+    }
+
     /// Whether puts that may be under way read it.
     pub(super) fn is_read(&self) -> bool {
         self.is_read.load(Ordering::Relaxed)

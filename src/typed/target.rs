@@ -3,7 +3,6 @@
 use std::marker::PhantomData;
 use std::slice;
 
-use super::epoch::State;
 use super::own::OwnPart;
 use super::window::zeroed;
 use super::{Passive, Request};
@@ -53,22 +52,33 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
     #[inline]
     pub(super) fn new(
         operation: &'static str,
-        state: &'op State<'op>,
+        raw: &'op raw::Window,
+        own: &'op OwnPart,
         rank: Option<u32>,
     ) -> Result<Self> {
         let rank = match rank {
-            Some(rank) if rank >= state.raw.ranks() => {
-                return Err(no_rank(operation, state.raw, rank));
+            Some(rank) if rank >= raw.ranks() => {
+                return Err(no_rank(operation, raw, rank));
             }
             Some(rank) => rank,
             None => PROC_NULL,
         };
         Ok(Self {
-            raw: state.raw,
+            raw,
             rank,
-            own: &state.own,
+            own,
             marker: PhantomData,
         })
+    }
+
+    /// The same, for buffers that are lent for another time.
+    pub(super) fn again<'b>(&'b self) -> Target<'b, T, Mode> {
+        Target {
+            raw: self.raw,
+            rank: self.rank,
+            own: self.own,
+            marker: PhantomData,
+        }
     }
 
     /// One-sided. Copies `src` to the elements from `at` on (MPI-4.1, section 12.3.1).

@@ -7,17 +7,20 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::epoch::{self, Active, Epoch, Exchange, Opening, Passive};
-use crate::lower::{self, error, not_forked};
+use super::epoch::{self, Active, Epoch, Exchange, Opening, Passive, PoisonOnExit};
+use super::session::{Opened, Session};
+use crate::lower::{self, Purpose, error, not_forked};
 use crate::raw::{self, Assert};
-use crate::{Communicator, Element, Error, Group, Info, Misuse, Result, Statistics, SystemError};
+use crate::{
+    Communicator, Element, EpochState, Error, Group, Info, Misuse, Result, Statistics, SystemError,
+};
 
 /// Memory of every rank of a communicator, as elements of one type, that the others put into, get
 /// from and accumulate on. Lengths and offsets count elements.
 ///
 /// Accesses are made in epochs, which all ranks open and close together, [`Window::fence`] or
 /// [`Window::passive`], or those that exchange something, [`Window::exchange`]. Between them, [`Window::local`] and [`Window::local_mut`] are this rank's
-/// own part.
+/// own part. A [`Session`] needs no epochs: [`Window::open`], [`Window::into_session`].
 ///
 /// A panic inside an epoch, or an epoch that fails to open or close, poisons the window: it tells
 /// the other ranks, whose epochs then fail too, and every later call on the window is an error.
@@ -34,6 +37,7 @@ use crate::{Communicator, Element, Error, Group, Info, Misuse, Result, Statistic
 pub struct Window<'c, T: Element> {
     raw: raw::Window,
     poisoned: AtomicBool,
+    session: Opened,
     comm: Communicator,
     marker: PhantomData<(&'c Communicator, T)>,
 }
@@ -168,6 +172,7 @@ impl<'c, T: Element> Window<'c, T> {
         let window = Self {
             raw,
             poisoned: AtomicBool::new(false),
+            session: Opened::default(),
             comm: comm.clone(),
             marker: PhantomData,
         };
@@ -200,6 +205,7 @@ impl<'c, T: Element> Window<'c, T> {
         Window {
             raw: self.raw,
             poisoned: self.poisoned,
+            session: self.session,
             comm: self.comm,
             marker: PhantomData,
         }
@@ -266,10 +272,10 @@ impl<'c, T: Element> Window<'c, T> {
     /// Local. This rank's own part, between epochs.
     ///
     /// # Errors
-    /// The window is poisoned: other ranks may still write there. The process was forked from the
-    /// rank.
+    /// The window is poisoned, or a [`Session`] was opened and not ended: other ranks may still write there.
+    /// The process was forked from the rank.
     pub fn local(&self) -> Result<&[T]> {
-        self.usable("local")?;
+        self.usable_alone("local")?;
         Ok(self.elements())
     }
 
@@ -278,7 +284,7 @@ impl<'c, T: Element> Window<'c, T> {
     /// # Errors
     /// As for [`Window::local`].
     pub fn local_mut(&mut self) -> Result<&mut [T]> {
-        self.usable("local_mut")?;
+        self.usable_alone("local_mut")?;
         let (base, len) = own_part(&self.raw);
         // SAFETY: as in `elements`; nobody reads there either, and the window is borrowed uniquely.
         Ok(unsafe { slice::from_raw_parts_mut(base.as_ptr(), len) })
@@ -381,7 +387,7 @@ impl<'c, T: Element> Window<'c, T> {
     ///
     /// # Errors
     /// A rank of a group is not in the window, or this one is in one of the groups only and would wait
-    /// for itself: then nothing has begun. The window is or
+    /// for itself, or a [`Session`] was opened and not ended: then nothing has begun. The window is or
     /// gets poisoned: an operation failed, a rank of a group died, left or panicked in its body.
     pub fn exchange<'env, R>(
         &'env mut self,
@@ -390,7 +396,8 @@ impl<'c, T: Element> Window<'c, T> {
         body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, Exchange>) -> R,
     ) -> Result<R> {
         const OPERATION: &str = "exchange";
-        self.usable_together(OPERATION)?;
+        self.usable_alone(OPERATION)?;
+        lower::in_job(&self.raw, OPERATION)?;
         lower::check_groups(&self.raw, OPERATION, origins, targets)?;
         let open = |raw: &raw::Window| {
             raw.post(origins, Assert::NONE)?;
@@ -424,11 +431,109 @@ impl<'c, T: Element> Window<'c, T> {
         body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, M>) -> R,
     ) -> Result<R> {
         self.usable_together(M::NAME)?;
+        let open = |raw: &raw::Window| {
+            self.leave_session()?;
+            M::open(raw)?;
+            self.session.end();
+            Ok(())
+        };
         let close = |raw: &raw::Window| {
             lower::in_job(raw, M::NAME)?;
             M::close(raw)
         };
-        epoch::run(&self.raw, &self.poisoned, M::open, close, body)
+        epoch::run(&self.raw, &self.poisoned, open, close, body)
+    }
+
+    /// Collective. Opens a session: from when it returns, any rank may access every rank's part, by operations
+    /// that are complete when they return, and one by one or in batches; in no epoch, and for as long as it
+    /// likes (MPI-4.1, section 12.5.3: `lock_all`).
+    ///
+    /// This rank has done with the session when the borrow ends, which other ranks do not notice. They may go on
+    /// with theirs; so this rank's part cannot be had as a slice before all ranks have come to
+    /// [`Window::close`], to an epoch of all or to [`Window::free`].
+    ///
+    /// ```
+    /// # fn main() -> transom::Result<()> {
+    /// # let job = transom::Job::init()?;
+    /// # let world = job.world();
+    /// let mut window = transom::Window::<u64>::allocate(world, 1)?;
+    /// let session = window.open()?;
+    /// for rank in 0..world.size() {
+    ///     session.fetch_add(rank, 0, 1)?;
+    /// }
+    /// window.close()?;
+    /// assert_eq!(window.local()?, [u64::from(world.size())]);
+    /// # window.free()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The window has the hint `no_locks`: then nothing has begun. The window is or gets poisoned: a rank died,
+    /// left, or makes another call.
+    pub fn open(&mut self) -> Result<&Session<'c, T>> {
+        self.begin_session()?;
+        Ok(Session::of(self))
+    }
+
+    /// Collective. As [`Window::open`], for a session that owns its window: a library's type can hold it.
+    /// [`Session::into_window`] gives the window back, and [`Session::free`] frees it.
+    ///
+    /// # Errors
+    /// As for [`Window::open`]; then the window is dropped.
+    pub fn into_session(self) -> Result<Session<'c, T>> {
+        self.begin_session()?;
+        Ok(Session::owning(self))
+    }
+
+    /// Collective. Ends the session that [`Window::open`] began, once all ranks have come here: then
+    /// [`Window::local`] is this rank's own part again, with all that was put there. An epoch of all ranks and
+    /// [`Window::free`] do so, too.
+    ///
+    /// # Errors
+    /// The window is or gets poisoned: a rank died, left, or makes another call.
+    pub fn close(&mut self) -> Result<()> {
+        self.usable_together(Purpose::Close.name())?;
+        let poison = self.poison_on_exit();
+        self.leave_session()?;
+        lower::synchronise_for(&self.raw, Purpose::Close)?;
+        self.session.end();
+        poison.defuse();
+        Ok(())
+    }
+
+    fn begin_session(&self) -> Result<()> {
+        self.usable_together(Purpose::Open.name())?;
+        if !self.session.is_open() {
+            // Nobody takes an exclusive lock before all ranks have ended the session.
+            self.raw.lock_all(Assert::NO_CHECK)?;
+        }
+        // A peer may be through the barrier, and access this rank's part, where this rank's own try fails.
+        let poison = self.poison_on_exit();
+        self.session.begin(lower::is_concurrent(&self.raw));
+        lower::synchronise_for(&self.raw, Purpose::Open)?;
+        poison.defuse();
+        Ok(())
+    }
+
+    /// This rank has done with its session, if there was one. In a call that brings all ranks together,
+    /// behind which it is over: [`Opened::end`].
+    fn leave_session(&self) -> Result<()> {
+        match self.session.is_open() {
+            true => self.raw.unlock_all(),
+            false => Ok(()),
+        }
+    }
+
+    fn poison_on_exit(&self) -> PoisonOnExit<'_> {
+        PoisonOnExit::new(&self.raw, &self.poisoned)
+    }
+
+    pub(super) fn raw(&self) -> &raw::Window {
+        &self.raw
+    }
+
+    pub(super) fn opened(&self) -> &Opened {
+        &self.session
     }
 
     /// Collective. Waits for all ranks, and frees the window and its memory (MPI-4.1, section
@@ -439,6 +544,7 @@ impl<'c, T: Element> Window<'c, T> {
     /// leaked, since other ranks may still access it.
     pub fn free(self) -> Result<()> {
         self.usable_together("free")?;
+        self.leave_session()?;
         // Waits whatever the hint `no_locks` says: an epoch of a rank that disagrees must not find the
         // memory gone.
         lower::free_with(self.raw, |_, _| ())
@@ -455,6 +561,7 @@ impl<'c, T: Element> Window<'c, T> {
         // Before the others are waited for, and told of no failure: the window is freed either way.
         let room = elements.try_reserve_exact(self.len());
         self.usable_together("free")?;
+        self.leave_session()?;
         let bytes = self.raw.size();
         lower::free_with(self.raw, |base, bytes| {
             if room.is_ok() {
@@ -480,6 +587,21 @@ impl<'c, T: Element> Window<'c, T> {
         match self.is_poisoned() {
             false => Ok(()),
             true => Err(error(operation, Misuse::Poisoned)),
+        }
+    }
+
+    /// For calls that need this rank's part for itself, or let only some ranks access it.
+    fn usable_alone(&self, operation: &'static str) -> Result<()> {
+        self.usable(operation)?;
+        match self.session.is_open() {
+            false => Ok(()),
+            true => {
+                let misuse = Misuse::Epoch {
+                    needs: "it needs a window of which no rank is in a session",
+                    state: EpochState::Session,
+                };
+                Err(error(operation, misuse))
+            }
         }
     }
 

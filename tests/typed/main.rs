@@ -12,6 +12,7 @@ mod notified;
 mod own_part;
 mod owned;
 mod passive;
+mod session;
 mod strided;
 mod values;
 
@@ -37,6 +38,8 @@ enum Play {
     InJob(fn(&Job) -> Result<()>),
     /// Leaves the job itself.
     WithJob(fn(Job) -> Result<()>),
+    /// Joins it itself, too.
+    Itself(fn() -> Result<()>),
 }
 
 /// Scenarios from functions, under their names, each with its number of ranks.
@@ -62,6 +65,15 @@ impl Scenario {
             name,
             ranks,
             play: Play::WithJob(play),
+            code: 0,
+        }
+    }
+
+    pub(crate) fn joining(name: &'static str, ranks: u32, play: fn() -> Result<()>) -> Self {
+        Self {
+            name,
+            ranks,
+            play: Play::Itself(play),
             code: 0,
         }
     }
@@ -93,16 +105,17 @@ fn main() {
         ("notified", notified::scenarios()),
         ("own_part", own_part::scenarios()),
         ("owned", owned::scenarios()),
+        ("session", session::scenarios()),
         ("strided", strided::scenarios()),
         ("values", values::scenarios()),
     ];
     if let Some(name) = environment::case() {
         let mut scenarios = topics.iter().flat_map(|(_, scenarios)| scenarios);
         let scenario = scenarios.find(|scenario| scenario.name == name);
-        let job = Job::init().unwrap();
         return match scenario.unwrap().play {
-            Play::InJob(play) => play(&job).unwrap(),
-            Play::WithJob(play) => play(job).unwrap(),
+            Play::InJob(play) => play(&Job::init().unwrap()).unwrap(),
+            Play::WithJob(play) => play(Job::init().unwrap()).unwrap(),
+            Play::Itself(play) => play().unwrap(),
         };
     }
     let mut suite = Suite::new("typed");

@@ -1,0 +1,389 @@
+//! Sessions: access to every rank's part for as long as the program likes, without a closure.
+
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use super::batch::{AllTargets, Batch};
+use super::epoch::QuiesceOnExit;
+use super::own::OwnPart;
+use super::window::len_of;
+use super::{Passive, Target, Window};
+use crate::lower::{error, not_forked};
+use crate::{Accumulate, Atomic, Communicator, Element, Misuse, Op, Result, Statistics, raw};
+
+/// Access to every rank's part of a window, for as long as it lasts: [`Window::open`] lends one, and
+/// [`Window::into_session`] makes one that owns its window, for a field of a type. Offsets and lengths count
+/// elements.
+///
+/// Operations are complete when they return. Those that need not wait for each other go in a
+/// [`batch`](Session::batch), or as a list of places: [`get_indexed`](Session::get_indexed) and the functions
+/// like it.
+///
+/// This rank's own part is accessed in the same way: as long as a rank is in a session, others may access its
+/// part, so that nobody has a slice of it. No rank locks a part exclusively meanwhile. What has to be seen whole,
+/// or counted right, by ranks that access it at the same time, goes by the atomic operations:
+/// [`load`](Session::load), [`store`](Session::store), [`fetch_add`](Session::fetch_add),
+/// [`compare_swap`](Session::compare_swap) and accumulates.
+///
+/// Threads share a session, if the job has [`ThreadLevel::Multiple`](crate::ThreadLevel).
+///
+/// ```
+/// use transom::{Communicator, Job, Result, Session, Window};
+///
+/// /// Of a library.
+/// struct Counter {
+///     session: Session<'static, u64>,
+/// }
+///
+/// impl Counter {
+///     /// Collective.
+///     fn new(comm: &Communicator) -> Result<Self> {
+///         let window = Window::allocate(comm, 1)?.into_owned();
+///         Ok(Self { session: window.into_session()? })
+///     }
+///
+///     /// One-sided.
+///     fn next(&self) -> Result<u64> {
+///         self.session.fetch_add(0, 0, 1)
+///     }
+/// }
+///
+/// # fn main() -> Result<()> {
+/// let job = Job::init()?;
+/// let counter = Counter::new(job.world())?;
+/// println!("rank {} has number {}", job.world().rank(), counter.next()?);
+/// counter.session.free()
+/// # }
+/// ```
+///
+/// # Errors
+/// Every operation: `rank` is not a rank of the window; elements past the end of its part, in which case nothing
+/// is transferred; a target that died; a device that failed; a call from another thread than the one that opened
+/// the session, in a job of [`ThreadLevel::Serialized`](crate::ThreadLevel). The session goes on.
+#[repr(transparent)]
+pub struct Session<'c, T: Element> {
+    window: Window<'c, T>,
+}
+
+/// Whether a window is in a session, and whose.
+#[derive(Default)]
+pub(super) struct Opened {
+    is_open: AtomicBool,
+    /// The only thread that may use it; 0 for all.
+    thread: AtomicUsize,
+}
+
+impl Opened {
+    #[inline]
+    pub(super) fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::Relaxed)
+    }
+
+    /// `shared`: threads share it.
+    pub(super) fn begin(&self, shared: bool) {
+        let thread = if shared { 0 } else { this_thread() };
+        self.thread.store(thread, Ordering::Relaxed);
+        self.is_open.store(true, Ordering::Relaxed);
+    }
+
+    /// All ranks have done with it.
+    pub(super) fn end(&self) {
+        self.is_open.store(false, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    fn takes_this_thread(&self) -> bool {
+        let thread = self.thread.load(Ordering::Relaxed);
+        thread == 0 || thread == this_thread()
+    }
+}
+
+/// Another number than 0 for each thread that lives.
+fn this_thread() -> usize {
+    thread_local!(static HERE: u8 = const { 0 });
+    HERE.with(|here| ptr::from_ref(here).addr())
+}
+
+/// Puts of the own part read it: in a session, no lock lends it.
+static NEVER_LENT: OwnPart = OwnPart::new();
+
+impl<'c, T: Element> Session<'c, T> {
+    /// The window has begun a session, and nobody else uses it as long as this is borrowed.
+    pub(super) fn of<'w>(window: &'w Window<'c, T>) -> &'w Self {
+        // SAFETY: a `Session` is a `Window`, by `repr(transparent)`.
+        unsafe { &*ptr::from_ref(window).cast() }
+    }
+
+    /// The window has begun a session.
+    pub(super) fn owning(window: Window<'c, T>) -> Self {
+        Self { window }
+    }
+
+    /// Local. This process's rank.
+    #[must_use]
+    pub fn rank(&self) -> u32 {
+        self.window.rank()
+    }
+
+    /// Local. How many ranks share the window.
+    #[must_use]
+    pub fn ranks(&self) -> u32 {
+        self.window.ranks()
+    }
+
+    /// Local. How many elements a rank's part has.
+    ///
+    /// # Errors
+    /// `rank` is not a rank of the window.
+    pub fn len_of(&self, rank: u32) -> Result<usize> {
+        len_of::<T>(self.window.raw(), rank)
+    }
+
+    /// Local. The communicator whose ranks share the window.
+    #[must_use]
+    pub fn comm(&self) -> &Communicator {
+        self.window.comm()
+    }
+
+    /// Local. What this rank did in this window so far, if the window counts: see
+    /// [`raw::Window::statistics`].
+    #[must_use]
+    pub fn statistics(&self) -> Option<Statistics> {
+        self.window.statistics()
+    }
+
+    /// Local. The window. This rank has done with the session, and others may go on with theirs, as after
+    /// [`Window::open`].
+    #[must_use]
+    pub fn into_window(self) -> Window<'c, T> {
+        self.window
+    }
+
+    /// Collective. Ends the session and frees its window: as [`Window::free`].
+    ///
+    /// # Errors
+    /// As for [`Window::free`].
+    pub fn free(self) -> Result<()> {
+        self.window.free()
+    }
+
+    /// Does something on the part of `rank` that is complete when it returns, or fails.
+    #[inline(always)]
+    fn on<R>(
+        &self,
+        operation: &'static str,
+        rank: u32,
+        act: impl FnOnce(Target<'_, T, Passive>) -> Result<R>,
+    ) -> Result<R> {
+        let raw = self.check_thread(operation)?;
+        // A panic of the program's log, too, leaves no buffer in use.
+        let quiesce = QuiesceOnExit::new(raw);
+        let done = Target::new(operation, raw, &NEVER_LENT, Some(rank)).and_then(act);
+        quiesce.defuse();
+        done
+    }
+
+    #[inline(always)]
+    fn check_thread(&self, operation: &'static str) -> Result<&raw::Window> {
+        match self.window.opened().takes_this_thread() {
+            true => Ok(self.window.raw()),
+            false => Err(error(operation, Misuse::OtherThread)),
+        }
+    }
+
+    /// One-sided. A batch: operations on any ranks' parts, whose buffers are lent until `body` has returned and
+    /// all of them are complete. They need not wait for each other.
+    ///
+    /// ```
+    /// # fn main() -> transom::Result<()> {
+    /// # let job = transom::Job::init()?;
+    /// # let mut window = transom::Window::<u64>::allocate(job.world(), 8)?;
+    /// let session = window.open()?;
+    /// let mut firsts = vec![0; session.ranks() as usize];
+    /// session.batch(|batch| {
+    ///     for (rank, first) in (0..).zip(firsts.chunks_mut(1)) {
+    ///         batch.target(rank)?.get(0, first)?;
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// println!("{firsts:?}");
+    /// # window.free()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// What the body returned, once its operations are complete; an operation failed, or a target died.
+    pub fn batch<'env, R>(
+        &'env self,
+        body: impl for<'op> FnOnce(&Batch<'op, 'env, AllTargets<'op, T>>) -> Result<R>,
+    ) -> Result<R> {
+        let raw = self.check_thread("batch")?;
+        not_forked("batch")?;
+        AllTargets::new(raw, &NEVER_LENT).batch(body)
+    }
+
+    /// One-sided. Copies `src` to the elements from `at` on (MPI-4.1, section 12.3.1).
+    ///
+    /// # Errors
+    /// See [`Session`].
+    #[inline]
+    pub fn put_blocking(&self, rank: u32, at: usize, src: &[T]) -> Result<()> {
+        self.on("put_blocking", rank, |target| target.put_blocking(at, src))
+    }
+
+    /// One-sided. As [`Session::put_blocking`], and then raises the target's notification counter `counter`
+    /// by 1: see [`Target::put_notify`].
+    ///
+    /// # Errors
+    /// See [`Session`]; the target has no such counter (hint `transom_notification_counters`).
+    #[inline]
+    pub fn put_notify_blocking(&self, rank: u32, at: usize, src: &[T], counter: u32) -> Result<()> {
+        self.on("put_notify_blocking", rank, |target| {
+            target.put_notify_blocking(at, src, counter)
+        })
+    }
+
+    /// Local. How often [`Target::put_notify`] and its kin have raised this rank's counter `counter` since the
+    /// window was made.
+    ///
+    /// # Errors
+    /// This rank has no such counter.
+    pub fn notifications(&self, counter: u32) -> Result<u64> {
+        self.window.raw().notifications(counter)
+    }
+
+    /// Local. Waits until this rank's counter `counter` is at least `at_least`. What was put before
+    /// is then in its part, where a get finds it.
+    ///
+    /// # Errors
+    /// This rank has no such counter; a rank of the window died or left.
+    pub fn wait_notify(&self, counter: u32, at_least: u64) -> Result<()> {
+        self.check_thread("wait_notify")?
+            .wait_notify(counter, at_least)
+    }
+
+    /// One-sided. Copies the elements from `at` on to `dst` (MPI-4.1, section 12.3.2).
+    ///
+    /// # Errors
+    /// See [`Session`].
+    #[inline]
+    pub fn get_blocking(&self, rank: u32, at: usize, dst: &mut [T]) -> Result<()> {
+        self.on("get_blocking", rank, |target| target.get_blocking(at, dst))
+    }
+
+    /// One-sided. The `len` elements from `at` on, in a vector: as [`Session::get_blocking`].
+    ///
+    /// # Errors
+    /// See [`Session`]; no memory for the vector.
+    pub fn get_vec(&self, rank: u32, at: usize, len: usize) -> Result<Vec<T>> {
+        self.on("get_vec", rank, |target| target.get_vec(at, len))
+    }
+
+    /// One-sided. The element at `at`, of any type: as [`Session::get_blocking`], and not atomic.
+    ///
+    /// # Errors
+    /// See [`Session`].
+    #[inline]
+    pub fn get_value(&self, rank: u32, at: usize) -> Result<T> {
+        self.on("get_value", rank, |target| target.get_value(at))
+    }
+
+    /// One-sided. Combines `src` into the elements from `at` on: `target = target op src`,
+    /// atomically for each element (MPI-4.1, section 12.3.4).
+    ///
+    /// # Errors
+    /// See [`Session`]; an operation that is not defined for the type.
+    #[inline]
+    pub fn accumulate_blocking(&self, rank: u32, op: Op, at: usize, src: &[T]) -> Result<()>
+    where
+        T: Accumulate,
+    {
+        self.on("accumulate_blocking", rank, |target| {
+            target.accumulate_blocking(op, at, src)
+        })
+    }
+
+    /// One-sided. The element at `at`, read atomically, so that it may meet accumulates and stores of others
+    /// (MPI-4.1, section 12.3.4). Called again and again, it fails once the target is found dead or the job
+    /// aborted.
+    ///
+    /// # Errors
+    /// See [`Session`].
+    #[inline]
+    pub fn load(&self, rank: u32, at: usize) -> Result<T>
+    where
+        T: Accumulate,
+    {
+        self.on("load", rank, |target| target.load(at))
+    }
+
+    /// One-sided. Replaces the element at `at` by `value`, atomically (MPI-4.1, section 12.3.4).
+    ///
+    /// # Errors
+    /// See [`Session`].
+    #[inline]
+    pub fn store(&self, rank: u32, at: usize, value: T) -> Result<()>
+    where
+        T: Accumulate,
+    {
+        self.on("store", rank, |target| target.store(at, value))
+    }
+
+    /// One-sided. Adds to the element at `at`, wrapping, and returns what was there before,
+    /// atomically (MPI-4.1, section 12.3.4).
+    ///
+    /// # Errors
+    /// See [`Session`].
+    #[inline]
+    pub fn fetch_add(&self, rank: u32, at: usize, add: T) -> Result<T>
+    where
+        T: Atomic,
+    {
+        self.on("fetch_add", rank, |target| target.fetch_add(at, add))
+    }
+
+    /// One-sided. Combines `operand` into the element at `at`, and returns what was there before,
+    /// atomically: see [`Target::fetch_and_op`] (MPI-4.1, section 12.3.4).
+    ///
+    /// # Errors
+    /// See [`Session`]; an operation that is not defined for the type.
+    #[inline]
+    pub fn fetch_and_op(&self, rank: u32, op: Op, at: usize, operand: T) -> Result<T>
+    where
+        T: Accumulate,
+    {
+        self.on("fetch_and_op", rank, |target| {
+            target.fetch_and_op(op, at, operand)
+        })
+    }
+
+    /// One-sided. Replaces the element at `at` by `new` if it equals `expect`, and returns what was
+    /// there before, atomically: the swap took place if that is `expect` (MPI-4.1, section 12.3.4).
+    ///
+    /// # Errors
+    /// See [`Session`].
+    #[inline]
+    pub fn compare_swap(&self, rank: u32, at: usize, expect: T, new: T) -> Result<T>
+    where
+        T: Atomic,
+    {
+        self.on("compare_swap", rank, |target| {
+            target.compare_swap(at, expect, new)
+        })
+    }
+}
+
+/// Threads share a session and pass it on.
+const _: () = {
+    const fn travels<S: Send + Sync>() {}
+    travels::<Session<'static, u64>>()
+};
+
+impl<T: Element> std::fmt::Debug for Session<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session")
+            .field("rank", &self.rank())
+            .field("ranks", &self.ranks())
+            .finish_non_exhaustive()
+    }
+}
