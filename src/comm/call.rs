@@ -47,7 +47,7 @@ impl Call {
     }
 
     pub(super) fn rooted(self, root: u32) -> Self {
-        // A rank that does not exist is refused, whichever it is.
+        // Of a root that is no rank, which its caller refuses.
         let root = root.min(NO_ROOT - 1);
         Self { root, ..self }
     }

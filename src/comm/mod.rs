@@ -9,6 +9,7 @@ mod collective;
 mod group;
 mod over;
 mod pipe;
+mod rank;
 mod ring;
 mod ring_channel;
 mod split;
@@ -22,6 +23,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 pub use group::{Comparison, Group};
+pub use rank::{IntoRank, IntoTarget};
 
 pub use barrier::Purpose;
 pub(crate) use barrier::{Barrier, barrier_bytes};
@@ -247,10 +249,10 @@ impl Communicator {
     ///
     /// # Errors
     /// `root` is not a rank, lengths or roots differ, a rank died or left.
-    pub fn bcast<T: Element>(&self, data: &mut [T], root: u32) -> Result<()> {
+    pub fn bcast<T: Element>(&self, data: &mut [T], root: impl IntoRank) -> Result<()> {
         const OPERATION: &str = "bcast";
+        let (root, fit) = self.root(OPERATION, root);
         let call = Call::new(OPERATION).of(data).rooted(root);
-        let fit = self.team().check_rank(OPERATION, root);
         let mut carrier = self.begin(OPERATION, call, fit)?;
         carrier.bcast(bytes_mut(data), root)
     }
@@ -261,10 +263,10 @@ impl Communicator {
     /// # Errors
     /// `root` is not a rank, lengths or roots differ, a rank died or left.
     #[must_use = "the result is returned; `data` is not changed"]
-    pub fn gather<T: Element>(&self, data: &[T], root: u32) -> Result<Vec<T>> {
+    pub fn gather<T: Element>(&self, data: &[T], root: impl IntoRank) -> Result<Vec<T>> {
         const OPERATION: &str = "gather";
+        let (root, fit) = self.root(OPERATION, root);
         let call = Call::new(OPERATION).of(data).rooted(root);
-        let fit = self.team().check_rank(OPERATION, root);
         let mut carrier = self.begin(OPERATION, call, fit)?;
         let lens = vec![size_of_val(data); self.size() as usize];
         Ok(to_elements(&carrier.gather(bytes(data), &lens, root)?))
@@ -276,9 +278,9 @@ impl Communicator {
     /// # Errors
     /// `root` is not a rank, roots differ, a rank died or left.
     #[must_use = "the result is returned; `data` is not changed"]
-    pub fn gatherv<T: Element>(&self, data: &[T], root: u32) -> Result<Vec<Vec<T>>> {
+    pub fn gatherv<T: Element>(&self, data: &[T], root: impl IntoRank) -> Result<Vec<Vec<T>>> {
         const OPERATION: &str = "gatherv";
-        let fit = self.team().check_rank(OPERATION, root);
+        let (root, fit) = self.root(OPERATION, root);
         let mut carrier = self.begin(OPERATION, Call::new(OPERATION).rooted(root), fit)?;
         let lens = self.lens(&mut **carrier, data, self.rank() == root)?;
         let bytes = carrier.gather(bytes(data), &lens, root)?;
@@ -335,13 +337,13 @@ impl Communicator {
     /// The operation is not defined for the type, `root` is not a rank; lengths, types, operations or
     /// roots differ; a rank died or left.
     #[must_use = "the result is returned; `data` is not changed"]
-    pub fn reduce<T: Reduce>(&self, data: &[T], op: Op, root: u32) -> Result<Vec<T>> {
+    pub fn reduce<T: Reduce>(&self, data: &[T], op: Op, root: impl IntoRank) -> Result<Vec<T>> {
         const OPERATION: &str = "reduce";
+        let (root, fit) = self.root(OPERATION, root);
         let call = Call::new(OPERATION)
             .of(data)
             .combining::<T>(op)
             .rooted(root);
-        let fit = self.team().check_rank(OPERATION, root);
         let fit = fit.and_then(|()| is_defined::<T>(OPERATION, op));
         let mut carrier = self.begin(OPERATION, call, fit)?;
         let result = reduce_to(&mut **carrier, data, op, root)?;
@@ -366,6 +368,14 @@ impl Communicator {
         let mut result = reduce_to(&mut **carrier, data, op, 0)?;
         carrier.bcast(bytes_mut(&mut result), 0)?;
         Ok(result)
+    }
+
+    /// The root of a collective, and whether it is a rank. One that is none is refused, whichever it is.
+    fn root(&self, operation: &'static str, root: impl IntoRank) -> (u32, Result<()>) {
+        match root.into_rank(operation, self.size()) {
+            Ok(root) => (root, Ok(())),
+            Err(error) => (u32::MAX, Err(error)),
+        }
     }
 
     /// How many bytes each rank has. `gathers`: whether this rank gets them all.

@@ -10,6 +10,9 @@ use crate::terms::Flavor;
 pub enum Misuse {
     #[error("rank {rank} is not one of these {size} ranks (legal: 0 to {})", .size.saturating_sub(1))]
     RankOutOfRange { rank: u32, size: u32 },
+    /// What a program gave as a rank is negative, or greater than any.
+    #[error("{number} is not one of these {size} ranks (legal: 0 to {})", .size.saturating_sub(1))]
+    NoRank { number: i128, size: u32 },
     #[error("rank {rank} comes twice; a group holds each rank once")]
     RankTwice { rank: u32 },
     #[error("a range of ranks from {first} to {last} needs a stride that is not 0")]
@@ -179,7 +182,9 @@ pub enum Misuse {
 impl Misuse {
     pub(super) fn class(&self) -> ErrorClass {
         match self {
-            Self::RankOutOfRange { .. } | Self::RankTwice { .. } => ErrorClass::Rank,
+            Self::RankOutOfRange { .. } | Self::NoRank { .. } | Self::RankTwice { .. } => {
+                ErrorClass::Rank
+            }
             Self::NotInWindow { .. } => ErrorClass::Group,
             Self::PastEnd { .. } | Self::NotAttached { .. } => ErrorClass::RmaRange,
             Self::AttachOverlap { .. } | Self::NotDetachable { .. } => ErrorClass::RmaAttach,

@@ -7,7 +7,7 @@ use super::epoch::QuiesceOnExit;
 use super::own::OwnPart;
 use super::{LockAll, Passive, Target};
 use crate::lower;
-use crate::{Element, Result, raw};
+use crate::{Element, IntoTarget, Result, raw};
 
 /// A batch that is open: `'op` is how long its operations may use their buffers, `'env` what the body borrows
 /// from outside. It dereferences to `A`: the [`Target`] of [`Target::batch`], or the [`AllTargets`] of
@@ -49,8 +49,8 @@ impl<'op, T: Element> AllTargets<'op, T> {
     /// # Errors
     /// `rank` is not a rank of the window.
     #[inline]
-    pub fn target(&self, rank: impl Into<Option<u32>>) -> Result<Target<'op, T, Passive>> {
-        Target::new("target", self.raw, self.own, rank.into())
+    pub fn target(&self, rank: impl IntoTarget) -> Result<Target<'op, T, Passive>> {
+        Target::new("target", self.raw, self.own, rank)
     }
 
     /// All ranks are locked.

@@ -14,7 +14,7 @@ use super::window::len_of;
 use super::{Lock, LockAll, Target};
 use crate::lower::{self, is_forked};
 use crate::raw::{self, Assert};
-use crate::{AbortCause, Element, Error, LockKind, Result};
+use crate::{AbortCause, Element, Error, IntoRank, IntoTarget, LockKind, Result};
 
 /// For how long a device may be silent about operations of an epoch that failed.
 const QUIESCE_LIMIT: Duration = Duration::from_secs(30);
@@ -252,7 +252,7 @@ impl<T: Element, Mode> Epoch<'_, '_, T, Mode> {
     ///
     /// # Errors
     /// `rank` is not a rank of the window.
-    pub fn len_of(&self, rank: u32) -> Result<usize> {
+    pub fn len_of(&self, rank: impl IntoRank) -> Result<usize> {
         len_of::<T>(self.state.raw, rank)
     }
 }
@@ -293,8 +293,8 @@ impl<'op, T: Element> Epoch<'op, '_, T, Exchange> {
     /// # Errors
     /// `rank` is not a rank of the window.
     #[inline]
-    pub fn target(&self, rank: impl Into<Option<u32>>) -> Result<Target<'op, T, Exchange>> {
-        Target::new("target", self.state.raw, &self.state.own, rank.into())
+    pub fn target(&self, rank: impl IntoTarget) -> Result<Target<'op, T, Exchange>> {
+        Target::new("target", self.state.raw, &self.state.own, rank)
     }
 }
 
@@ -304,8 +304,8 @@ impl<'op, T: Element> Epoch<'op, '_, T, Active> {
     /// # Errors
     /// `rank` is not a rank of the window.
     #[inline]
-    pub fn target(&self, rank: impl Into<Option<u32>>) -> Result<Target<'op, T, Active>> {
-        Target::new("target", self.state.raw, &self.state.own, rank.into())
+    pub fn target(&self, rank: impl IntoTarget) -> Result<Target<'op, T, Active>> {
+        Target::new("target", self.state.raw, &self.state.own, rank)
     }
 }
 
@@ -318,7 +318,7 @@ impl<'op, T: Element> Epoch<'op, '_, T, Passive> {
     /// forgotten), `lock_all` is in force, the window has the hint `no_locks`, a rank that could
     /// hold the lock died or left.
     #[inline]
-    pub fn lock(&self, rank: u32, kind: LockKind) -> Result<Lock<'op, T>> {
+    pub fn lock(&self, rank: impl IntoRank, kind: LockKind) -> Result<Lock<'op, T>> {
         Lock::take(self.state, rank, kind)
     }
 

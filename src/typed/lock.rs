@@ -11,7 +11,7 @@ use super::window::own_part;
 use super::{Passive, Target};
 use crate::lower::error;
 use crate::raw::Assert;
-use crate::{Element, EpochState, LockKind, Misuse, Result};
+use crate::{Element, EpochState, IntoRank, IntoTarget, LockKind, Misuse, Result};
 
 /// A lock of one rank's part, and the way to operate on it: a `Lock` dereferences to its
 /// [`Target`].
@@ -30,9 +30,13 @@ pub struct Lock<'op, T> {
 
 impl<'op, T: Element> Lock<'op, T> {
     #[inline]
-    pub(super) fn take(state: &'op State<'op>, rank: u32, kind: LockKind) -> Result<Self> {
-        let target = Target::new("lock", state.raw, &state.own, Some(rank))?;
-        state.raw.lock(kind, rank, Assert::NONE)?;
+    pub(super) fn take(
+        state: &'op State<'op>,
+        rank: impl IntoRank,
+        kind: LockKind,
+    ) -> Result<Self> {
+        let target = Target::new("lock", state.raw, &state.own, rank)?;
+        state.raw.lock(kind, target.rank(), Assert::NONE)?;
         Ok(Self {
             target,
             kind,
@@ -139,9 +143,9 @@ impl<'op, T: Element> LockAll<'op, T> {
     /// # Errors
     /// `rank` is not a rank of the window.
     #[inline]
-    pub fn target(&self, rank: impl Into<Option<u32>>) -> Result<LockedTarget<'_, 'op, T>> {
+    pub fn target(&self, rank: impl IntoTarget) -> Result<LockedTarget<'_, 'op, T>> {
         Ok(LockedTarget {
-            target: Target::new("target", self.state.raw, &self.state.own, rank.into())?,
+            target: Target::new("target", self.state.raw, &self.state.own, rank)?,
             lock: PhantomData,
         })
     }

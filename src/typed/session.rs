@@ -9,7 +9,9 @@ use super::own::OwnPart;
 use super::window::len_of;
 use super::{Passive, Target, Window};
 use crate::lower::{error, not_forked};
-use crate::{Accumulate, Atomic, Communicator, Element, Misuse, Op, Result, Statistics, raw};
+use crate::{
+    Accumulate, Atomic, Communicator, Element, IntoRank, Misuse, Op, Result, Statistics, raw,
+};
 
 /// Access to every rank's part of a window, for as long as it lasts: [`Window::open`] lends one, and
 /// [`Window::into_session`] makes one that owns its window, for a field of a type. Offsets and lengths count
@@ -135,7 +137,7 @@ impl<'c, T: Element> Session<'c, T> {
     ///
     /// # Errors
     /// `rank` is not a rank of the window.
-    pub fn len_of(&self, rank: u32) -> Result<usize> {
+    pub fn len_of(&self, rank: impl IntoRank) -> Result<usize> {
         len_of::<T>(self.window.raw(), rank)
     }
 
@@ -172,13 +174,13 @@ impl<'c, T: Element> Session<'c, T> {
     fn on<R>(
         &self,
         operation: &'static str,
-        rank: u32,
+        rank: impl IntoRank,
         act: impl FnOnce(Target<'_, T, Passive>) -> Result<R>,
     ) -> Result<R> {
         let raw = self.check_thread(operation)?;
         // A panic of the program's log, too, leaves no buffer in use.
         let quiesce = QuiesceOnExit::new(raw);
-        let done = Target::new(operation, raw, &NEVER_LENT, Some(rank)).and_then(act);
+        let done = Target::new(operation, raw, &NEVER_LENT, rank).and_then(act);
         quiesce.defuse();
         done
     }
@@ -227,7 +229,7 @@ impl<'c, T: Element> Session<'c, T> {
     /// # Errors
     /// See [`Session`].
     #[inline]
-    pub fn put_blocking(&self, rank: u32, at: usize, src: &[T]) -> Result<()> {
+    pub fn put_blocking(&self, rank: impl IntoRank, at: usize, src: &[T]) -> Result<()> {
         self.on("put_blocking", rank, |target| target.put_blocking(at, src))
     }
 
@@ -237,7 +239,13 @@ impl<'c, T: Element> Session<'c, T> {
     /// # Errors
     /// See [`Session`]; the target has no such counter (hint `transom_notification_counters`).
     #[inline]
-    pub fn put_notify_blocking(&self, rank: u32, at: usize, src: &[T], counter: u32) -> Result<()> {
+    pub fn put_notify_blocking(
+        &self,
+        rank: impl IntoRank,
+        at: usize,
+        src: &[T],
+        counter: u32,
+    ) -> Result<()> {
         self.on("put_notify_blocking", rank, |target| {
             target.put_notify_blocking(at, src, counter)
         })
@@ -267,7 +275,7 @@ impl<'c, T: Element> Session<'c, T> {
     /// # Errors
     /// See [`Session`].
     #[inline]
-    pub fn get_blocking(&self, rank: u32, at: usize, dst: &mut [T]) -> Result<()> {
+    pub fn get_blocking(&self, rank: impl IntoRank, at: usize, dst: &mut [T]) -> Result<()> {
         self.on("get_blocking", rank, |target| target.get_blocking(at, dst))
     }
 
@@ -275,7 +283,7 @@ impl<'c, T: Element> Session<'c, T> {
     ///
     /// # Errors
     /// See [`Session`]; no memory for the vector.
-    pub fn get_vec(&self, rank: u32, at: usize, len: usize) -> Result<Vec<T>> {
+    pub fn get_vec(&self, rank: impl IntoRank, at: usize, len: usize) -> Result<Vec<T>> {
         self.on("get_vec", rank, |target| target.get_vec(at, len))
     }
 
@@ -284,7 +292,7 @@ impl<'c, T: Element> Session<'c, T> {
     /// # Errors
     /// See [`Session`].
     #[inline]
-    pub fn get_value(&self, rank: u32, at: usize) -> Result<T> {
+    pub fn get_value(&self, rank: impl IntoRank, at: usize) -> Result<T> {
         self.on("get_value", rank, |target| target.get_value(at))
     }
 
@@ -294,7 +302,13 @@ impl<'c, T: Element> Session<'c, T> {
     /// # Errors
     /// See [`Session`]; an operation that is not defined for the type.
     #[inline]
-    pub fn accumulate_blocking(&self, rank: u32, op: Op, at: usize, src: &[T]) -> Result<()>
+    pub fn accumulate_blocking(
+        &self,
+        rank: impl IntoRank,
+        op: Op,
+        at: usize,
+        src: &[T],
+    ) -> Result<()>
     where
         T: Accumulate,
     {
@@ -310,7 +324,7 @@ impl<'c, T: Element> Session<'c, T> {
     /// # Errors
     /// See [`Session`].
     #[inline]
-    pub fn load(&self, rank: u32, at: usize) -> Result<T>
+    pub fn load(&self, rank: impl IntoRank, at: usize) -> Result<T>
     where
         T: Accumulate,
     {
@@ -322,7 +336,7 @@ impl<'c, T: Element> Session<'c, T> {
     /// # Errors
     /// See [`Session`].
     #[inline]
-    pub fn store(&self, rank: u32, at: usize, value: T) -> Result<()>
+    pub fn store(&self, rank: impl IntoRank, at: usize, value: T) -> Result<()>
     where
         T: Accumulate,
     {
@@ -335,7 +349,7 @@ impl<'c, T: Element> Session<'c, T> {
     /// # Errors
     /// See [`Session`].
     #[inline]
-    pub fn fetch_add(&self, rank: u32, at: usize, add: T) -> Result<T>
+    pub fn fetch_add(&self, rank: impl IntoRank, at: usize, add: T) -> Result<T>
     where
         T: Atomic,
     {
@@ -348,7 +362,7 @@ impl<'c, T: Element> Session<'c, T> {
     /// # Errors
     /// See [`Session`]; an operation that is not defined for the type.
     #[inline]
-    pub fn fetch_and_op(&self, rank: u32, op: Op, at: usize, operand: T) -> Result<T>
+    pub fn fetch_and_op(&self, rank: impl IntoRank, op: Op, at: usize, operand: T) -> Result<T>
     where
         T: Accumulate,
     {
@@ -363,7 +377,7 @@ impl<'c, T: Element> Session<'c, T> {
     /// # Errors
     /// See [`Session`].
     #[inline]
-    pub fn compare_swap(&self, rank: u32, at: usize, expect: T, new: T) -> Result<T>
+    pub fn compare_swap(&self, rank: impl IntoRank, at: usize, expect: T, new: T) -> Result<T>
     where
         T: Atomic,
     {

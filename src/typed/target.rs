@@ -8,7 +8,7 @@ use super::window::zeroed;
 use super::{Passive, Request};
 use crate::lower::{self, Aim, error};
 use crate::raw::PROC_NULL;
-use crate::{Accumulate, Element, Error, Misuse, Op, Result, raw};
+use crate::{Accumulate, Element, IntoTarget, Misuse, Op, Result, raw};
 
 /// One rank's part of a window, in an epoch of kind `Mode`. Offsets and lengths count elements.
 ///
@@ -54,15 +54,10 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
         operation: &'static str,
         raw: &'op raw::Window,
         own: &'op OwnPart,
-        rank: Option<u32>,
+        rank: impl IntoTarget,
     ) -> Result<Self> {
-        let rank = match rank {
-            Some(rank) if rank >= raw.ranks() => {
-                return Err(no_rank(operation, raw, rank));
-            }
-            Some(rank) => rank,
-            None => PROC_NULL,
-        };
+        let rank = rank.into_target(operation, raw.ranks())?;
+        let rank = rank.unwrap_or(PROC_NULL);
         Ok(Self {
             raw,
             rank,
@@ -444,12 +439,6 @@ pub(super) unsafe fn lent<'op, T>(buffer: &[T]) -> &'op [T] {
 pub(super) unsafe fn lent_mut<'op, T>(buffer: &mut [T]) -> &'op mut [T] {
     // SAFETY: as in `lent`, and uniquely.
     unsafe { slice::from_raw_parts_mut(buffer.as_mut_ptr(), buffer.len()) }
-}
-
-#[cold]
-fn no_rank(operation: &'static str, raw: &raw::Window, rank: u32) -> Error {
-    let size = raw.ranks();
-    error(operation, Misuse::RankOutOfRange { rank, size })
 }
 
 /// `side` says where the others are.

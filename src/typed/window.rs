@@ -12,7 +12,8 @@ use super::session::{Opened, Session};
 use crate::lower::{self, Purpose, error, not_forked};
 use crate::raw::{self, Assert};
 use crate::{
-    Communicator, Element, EpochState, Error, Group, Info, Misuse, Result, Statistics, SystemError,
+    Communicator, Element, EpochState, Error, Group, Info, IntoRank, Misuse, Result, Statistics,
+    SystemError,
 };
 
 /// Memory of every rank of a communicator, as elements of one type, that the others put into, get
@@ -265,7 +266,7 @@ impl<'c, T: Element> Window<'c, T> {
     ///
     /// # Errors
     /// `rank` is not a rank of the window.
-    pub fn len_of(&self, rank: u32) -> Result<usize> {
+    pub fn len_of(&self, rank: impl IntoRank) -> Result<usize> {
         len_of::<T>(&self.raw, rank)
     }
 
@@ -639,7 +640,8 @@ impl<T: Element> fmt::Debug for Window<'_, T> {
 }
 
 /// How many elements a rank's part has.
-pub(super) fn len_of<T>(raw: &raw::Window, rank: u32) -> Result<usize> {
+pub(super) fn len_of<T>(raw: &raw::Window, rank: impl IntoRank) -> Result<usize> {
+    let rank = rank.into_rank("len_of", raw.ranks())?;
     Ok((raw.size_of(rank)? / size_of::<T>() as u64) as usize)
 }
 

@@ -24,7 +24,8 @@ mod typed;
 use libtest_mimic::{Arguments, Trial};
 use transom::{
     AbortCause, Accumulate, Atomic, Communicator, DatatypeMisuse, Element, EpochState, Error,
-    Group, Info, LockKind, Misuse, Op, Result, Statistics, SystemError, lower, raw,
+    Group, Info, IntoRank, IntoTarget, LockKind, Misuse, Op, Result, Statistics, SystemError,
+    lower, raw,
 };
 
 use transom_testing::devices::devices;
