@@ -41,10 +41,23 @@ pub(super) fn begin_single<'m, W: SharedWord>(
     flag: &'m W,
     bulk_mode: &W,
 ) -> Option<InFlight<'m, W>> {
+    let in_flight = begin(flag);
+    is_off(bulk_mode).then_some(in_flight)
+}
+
+/// For single atomics of the thread that owns `flag`, on those targets of which [`is_off`] is true afterwards.
+#[inline(always)]
+pub(super) fn begin<W: SharedWord>(flag: &W) -> InFlight<'_, W> {
     flag.publish(1);
     let in_flight = InFlight(flag);
     light_fence();
-    (bulk_mode.observe() == 0).then_some(in_flight)
+    in_flight
+}
+
+/// Whether bulk mode is off, so that single atomics go ahead while their in-flight flag is set.
+#[inline(always)]
+pub(super) fn is_off(bulk_mode: &impl SharedWord) -> bool {
+    bulk_mode.observe() == 0
 }
 
 /// Under the lock: turns bulk mode on, until `singles` single atomics have found it on. True if it was off: then the caller

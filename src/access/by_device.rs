@@ -40,7 +40,7 @@ impl OnTarget<'_> {
 
     /// # Safety
     /// As for [`OnTarget::accumulate_by_device`].
-    unsafe fn accumulate_blocks_by_device<I: Iterator<Item = ElementBlock>>(
+    pub(super) unsafe fn accumulate_blocks_by_device<I: Iterator<Item = ElementBlock>>(
         self,
         place: &Place<'_>,
         parts: &LayoutWork<'_>,

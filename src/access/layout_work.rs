@@ -38,6 +38,16 @@ pub(super) struct ElementBlock {
 }
 
 impl ElementBlock {
+    /// `len` bytes that begin at `at` in the buffers, and at `target` at the target.
+    pub(super) fn of(at: usize, target: i64, len: usize) -> Self {
+        Self {
+            operands: at as i64,
+            result: at as i64,
+            target,
+            len,
+        }
+    }
+
     /// The part from byte `start` on.
     pub(super) fn part(&self, start: usize, len: usize) -> Self {
         let ahead = |at: i64| at + start as i64;

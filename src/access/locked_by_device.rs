@@ -25,13 +25,16 @@ impl Far<'_> {
         &self,
         blocks: impl Iterator<Item = ElementBlock>,
     ) -> Result<()> {
+        let mut blocks = blocks;
+        let (first, second) = (blocks.next(), blocks.next());
         // SAFETY: the caller's promise.
         unsafe {
-            if let Some(block) = self.parts.as_block()
-                && self.add_at_target(&block)?
+            if let (Some(block), None) = (&first, &second)
+                && self.add_at_target(block)?
             {
                 return Ok(());
             }
+            let blocks = first.into_iter().chain(second).chain(blocks);
             match self.parts.overwrites() {
                 true => self.overwrite(blocks),
                 false => self.accumulate_chunks(blocks),

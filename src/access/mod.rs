@@ -10,6 +10,7 @@ mod by_device;
 mod elementwise;
 mod fetch;
 mod get_accumulate;
+mod indexed;
 mod layout_work;
 mod locked;
 mod locked_by_device;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rdma_sys_shim::{Ticket, Width, fence_all};
 
-use super::bulk_mode::{InFlight, begin_single, enter_bulk_mode, found_bulk_mode};
+use super::bulk_mode::{InFlight, begin, begin_single, enter_bulk_mode, found_bulk_mode, is_off};
 use super::elementwise::update_words;
 use super::work::Work;
 use crate::error::{ErrorKind, PeerError, Result};
@@ -45,6 +45,32 @@ impl Window {
         let bulk_mode = target.route()?.bulk_mode.atomic()?;
         let _flag = begin_single(flag, bulk_mode)?;
         Some(Singles::InFlight { _flag })
+    }
+
+    /// As [`Window::begin_singles`], on several targets, of which [`Singles::are_free_at`] is to be asked; `None` if this
+    /// thread has no flag.
+    #[inline(always)]
+    pub(super) fn begin_list(&self) -> Option<Singles<'_>> {
+        let Some(flags) = self.flags.as_ref() else {
+            return Some(Singles::Free);
+        };
+        flags.enter();
+        let _flag = begin(flags.own()?);
+        Some(Singles::InFlight { _flag })
+    }
+}
+
+impl Singles<'_> {
+    /// Whether single atomics may change the mapped words of a target that was entered. If not, they take the lock.
+    #[inline(always)]
+    pub(super) fn are_free_at(&self, target: &Target) -> bool {
+        match self {
+            Self::Free => true,
+            Self::InFlight { .. } => {
+                let bulk_mode = target.route().and_then(|route| route.bulk_mode.atomic());
+                bulk_mode.is_some_and(is_off)
+            }
+        }
     }
 }
 

@@ -43,6 +43,14 @@ pub enum Misuse {
         len: u64,
         size: u64,
     },
+    /// One of many places that an operation was given; nothing was done at any.
+    #[error("place {index} of the list, rank {rank} and displacement {disp}: {cause}")]
+    InList {
+        index: u64,
+        rank: u32,
+        disp: u64,
+        cause: Box<Misuse>,
+    },
     #[error("{count} elements of {element} bytes overflow a 64-bit length")]
     CountOverflow { count: u64, element: u64 },
     #[error("{origin} elements at the origin, and {other} {side}")]
@@ -185,6 +193,7 @@ impl Misuse {
             Self::RankOutOfRange { .. } | Self::NoRank { .. } | Self::RankTwice { .. } => {
                 ErrorClass::Rank
             }
+            Self::InList { cause, .. } => cause.class(),
             Self::NotInWindow { .. } => ErrorClass::Group,
             Self::PastEnd { .. } | Self::NotAttached { .. } => ErrorClass::RmaRange,
             Self::AttachOverlap { .. } | Self::NotDetachable { .. } => ErrorClass::RmaAttach,

@@ -74,6 +74,25 @@ impl Error {
         self
     }
 
+    /// Names the place of a list that was wrong.
+    #[cold]
+    pub(crate) fn at_place(self, index: usize, rank: u32, disp: usize) -> Self {
+        let Inner { operation, kind } = *self.0;
+        match kind {
+            ErrorKind::Misuse(cause) => {
+                let (index, disp, cause) = (index as u64, disp as u64, Box::new(cause));
+                let misuse = Misuse::InList {
+                    index,
+                    rank,
+                    disp,
+                    cause,
+                };
+                Self::new(operation, misuse)
+            }
+            kind => Self::new(operation, kind),
+        }
+    }
+
     /// Whether the system keeps this rank, and maybe no other, from going on. A launcher that is gone
     /// concerns all, who find out by themselves.
     pub(crate) fn is_of_this_rank(&self) -> bool {

@@ -77,6 +77,13 @@ impl Target {
         }
     }
 
+    /// Where a displacement is mapped that [`Target::reach`] has found.
+    #[inline(always)]
+    pub(crate) fn mapped_at(&self, disp: Displacement) -> *mut u8 {
+        let offset = disp.0.wrapping_mul(self.unit());
+        self.mapped().base.wrapping_add(offset as usize)
+    }
+
     /// Where a displacement is mapped, if all of `span` round it is.
     #[inline]
     pub(crate) fn reach_span(&self, disp: Displacement, span: Span) -> Option<*mut u8> {

@@ -25,6 +25,7 @@ mod flush;
 mod forked;
 mod hammer;
 mod hints;
+mod indexed;
 mod io_uring;
 mod lifetime;
 mod lock;
@@ -93,6 +94,7 @@ fn cases(device: &str) -> Vec<Case> {
         shared::CASES,
         attributes::CASES,
         hints::CASES,
+        indexed::CASES,
     ]
     .concat();
     cases.extend(datatypes::cases());

@@ -1,0 +1,509 @@
+//! Lists of elements that lie anywhere: many operations in one call.
+//!
+//! All places are checked before anything is transferred. What is mapped is then accessed in the caller's order, by a loop
+//! that checks nothing again: a target's mapping and unit stay as they are until the window is freed. Elsewhere the list is
+//! divided by target, and each target's part is posted together.
+
+use std::collections::HashMap;
+
+use rdma_sys_shim::{Via, Width};
+
+use super::PROC_NULL;
+use super::bounds::{byte_len, null_buffer};
+use super::elementwise::{self, Fetching};
+use super::layout_work::{ElementBlock, LayoutWork};
+use super::post::Poster;
+use super::put_get::Way;
+use super::work::Work;
+use crate::datatype::{AtomicWidths, BasicType, Op, Piece, Span};
+use crate::diagnostics::OperationKind;
+use crate::error::Result;
+use crate::memory::displacement::{Displacement, Offset};
+use crate::memory::remote::behind_stores;
+use crate::terms::Aim;
+use crate::window::target::Target;
+use crate::window::{OnTarget, Window};
+
+/// So many elements are updated before work on many elements, or another rank that waits for the lock, may come.
+const AT_A_TIME: usize = 256;
+
+/// Rank and displacement of each element.
+type Places<'a> = &'a [(u32, usize)];
+
+impl Window {
+    /// One-sided. Copies elements of `len` bytes, one after the other from `origin` on, to `places`: rank and displacement
+    /// (in that rank's units) of each. As a [`Window::put`] of each, in their order, but all places are checked before
+    /// anything is transferred. Complete at the next synchronisation of each target: fence, flush or unlock.
+    ///
+    /// Mapped memory is stored to in a loop, which takes a few nanoseconds an element. Over a network, the elements for one
+    /// target go together.
+    ///
+    /// # Errors
+    /// As for [`Window::put`], with the number of the place in the list; nothing was transferred.
+    ///
+    /// # Safety
+    /// As for [`Window::put`], for `places.len() * len` bytes at `origin`.
+    pub unsafe fn put_indexed(
+        &self,
+        origin: *const u8,
+        len: usize,
+        places: &[(u32, usize)],
+    ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.move_list("put_indexed", Way::Put, origin.cast_mut(), len, places) }
+    }
+
+    /// One-sided. Copies elements of `len` bytes at `places` to `origin`, one after the other: as a [`Window::get`] of each.
+    /// See [`Window::put_indexed`].
+    ///
+    /// # Errors
+    /// As for [`Window::put_indexed`].
+    ///
+    /// # Safety
+    /// As for [`Window::get`], for `places.len() * len` bytes at `origin`.
+    pub unsafe fn get_indexed(
+        &self,
+        origin: *mut u8,
+        len: usize,
+        places: &[(u32, usize)],
+    ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.move_list("get_indexed", Way::Get, origin, len, places) }
+    }
+
+    /// One-sided. Combines elements of type `ty`, one after the other from `origin` on, into those at `places`: as a
+    /// [`Window::accumulate`] of each, in their order. A place may come several times. See [`Window::put_indexed`].
+    ///
+    /// # Errors
+    /// As for [`Window::put_indexed`]; an operation that is not defined for the type, or [`Op::NoOp`].
+    ///
+    /// # Safety
+    /// As for [`Window::accumulate`], of as many elements as there are places.
+    pub unsafe fn accumulate_indexed(
+        &self,
+        origin: *const u8,
+        ty: BasicType,
+        places: &[(u32, usize)],
+        op: Op,
+    ) -> Result<()> {
+        const OPERATION: &str = "accumulate_indexed";
+        Work::check_changes(OPERATION, op)?;
+        let result = std::ptr::null_mut();
+        let kind = OperationKind::Accumulate;
+        let work = Work::of(kind, origin, result, places.len(), ty, op);
+        // SAFETY: the caller's promise.
+        unsafe { self.combine_list(OPERATION, &work, places) }
+    }
+
+    /// One-sided. As [`Window::accumulate_indexed`], and stores what was at each place before at `result`, one after the
+    /// other: as a [`Window::fetch_and_op`] of each. With [`Op::NoOp`], all are read atomically, and `origin` may be null.
+    ///
+    /// # Errors
+    /// As for [`Window::accumulate_indexed`].
+    ///
+    /// # Safety
+    /// As for [`Window::get_accumulate`], of as many elements as there are places.
+    pub unsafe fn get_accumulate_indexed(
+        &self,
+        origin: *const u8,
+        result: *mut u8,
+        ty: BasicType,
+        places: &[(u32, usize)],
+        op: Op,
+    ) -> Result<()> {
+        let work = Work::of(OperationKind::Fetch, origin, result, places.len(), ty, op);
+        // SAFETY: the caller's promise.
+        unsafe { self.combine_list("get_accumulate_indexed", &work, places) }
+    }
+
+    /// # Safety
+    /// As for [`Window::put_indexed`] or [`Window::get_indexed`]; a put only reads `origin`.
+    unsafe fn move_list(
+        &self,
+        operation: &'static str,
+        way: Way,
+        origin: *mut u8,
+        len: usize,
+        places: Places<'_>,
+    ) -> Result<()> {
+        let whole = byte_len(operation, places.len(), len)?;
+        let in_place = |target: &Target, _| way.is_in_place(target);
+        let all_mapped = self.check_list(operation, places, (BasicType::Byte, len), in_place)?;
+        let is_nobody = |&(rank, _): &(u32, usize)| rank == PROC_NULL;
+        if len == 0 || places.iter().all(is_nobody) {
+            return Ok(());
+        }
+        if origin.is_null() {
+            return Err(null_buffer(operation, whole));
+        }
+        if !all_mapped {
+            // SAFETY: the caller's promise.
+            return self.each_target(operation, places, |on, list| unsafe {
+                on.move_elements(way, origin, len, list, places)
+            });
+        }
+        // SAFETY: the caller's promise; all places were found in mapped memory.
+        unsafe {
+            match len {
+                8 => self.copy_mapped(way, origin, 8, places),
+                4 => self.copy_mapped(way, origin, 4, places),
+                _ => self.copy_mapped(way, origin, len, places),
+            }
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// As for [`Window::move_list`], and all places were found in mapped memory.
+    #[inline(always)]
+    unsafe fn copy_mapped(&self, way: Way, origin: *mut u8, len: usize, places: Places<'_>) {
+        for (index, (target, there)) in self.mapped(places) {
+            // SAFETY: the caller's promise.
+            unsafe { way.copy(there, origin.wrapping_add(index * len), len) };
+            if let Way::Put = way {
+                target.set_dirty();
+            }
+        }
+    }
+
+    /// Where the elements of a list are mapped, of which all were found to be: but for those that are nowhere.
+    #[inline(always)]
+    fn mapped<'w>(
+        &'w self,
+        places: Places<'w>,
+    ) -> impl Iterator<Item = (usize, (&'w Target, *mut u8))> {
+        let found = |&(rank, disp): &(u32, usize)| {
+            let target = self.targets.get(rank as usize)?;
+            Some((target, target.mapped_at(Displacement(disp as u64))))
+        };
+        let each = places.iter().enumerate();
+        each.filter_map(move |(index, place)| Some((index, found(place)?)))
+    }
+
+    /// Checks each place for an element of a type, of so many bytes, and enters its target. Whether all are mapped, and
+    /// `in_place` says of each that it is accessed there.
+    #[inline(always)]
+    fn check_list(
+        &self,
+        operation: &'static str,
+        places: Places<'_>,
+        (ty, len): (BasicType, usize),
+        in_place: impl Fn(&Target, *mut u8) -> bool,
+    ) -> Result<bool> {
+        let mut all_mapped = true;
+        for (index, &(rank, disp)) in places.iter().enumerate() {
+            let target = match self.open_target(rank) {
+                Some(target) => target,
+                None if rank == PROC_NULL => continue,
+                None => {
+                    let entered = self.enter(Aim::new(operation, rank));
+                    let on = entered.map_err(|error| error.at_place(index, rank, disp))?;
+                    on.target
+                }
+            };
+            let there = target.reach(Displacement(disp as u64), len as u64);
+            if there.is_null() || !in_place(target, there) {
+                all_mapped = false;
+                let on = self.on_known(Aim::new(operation, rank), target);
+                let checked = on.check_place(disp, ty, len);
+                checked.map_err(|error| error.at_place(index, rank, disp))?;
+            }
+        }
+        Ok(all_mapped)
+    }
+
+    /// Calls `act` for each target with the numbers of its places, in the caller's order. After an error, nothing that was
+    /// posted uses the buffers any more.
+    fn each_target<'w>(
+        &'w self,
+        operation: &'static str,
+        places: Places<'_>,
+        act: impl Fn(OnTarget<'w>, &[usize]) -> Result<()>,
+    ) -> Result<()> {
+        let rank_of = |index: usize| places[index].0;
+        let somewhere = |&index: &usize| rank_of(index) != PROC_NULL;
+        let mut order: Vec<usize> = (0..places.len()).filter(somewhere).collect();
+        order.sort_by_key(|&index| rank_of(index));
+        let lists = || order.chunk_by(|&one, &next| rank_of(one) == rank_of(next));
+        let on = |list: &[usize]| self.on(Aim::new(operation, rank_of(list[0])));
+        let done = lists().try_for_each(|list| act(on(list), list));
+        done.inspect_err(|_| {
+            for list in lists() {
+                let on = on(list);
+                on.settle(on.target.posted.last());
+            }
+        })
+    }
+
+    /// # Safety
+    /// As for [`Window::get_accumulate_indexed`]; without a result where `work` has none.
+    unsafe fn combine_list(
+        &self,
+        operation: &'static str,
+        work: &Work,
+        places: Places<'_>,
+    ) -> Result<()> {
+        let &Work { ty, op, .. } = work;
+        let len = work.check(operation)?;
+        let in_place = |target: &Target, there: *mut u8| {
+            let widths = target.widths();
+            widths.are_accumulated_in_place(ty) && widths.word(ty, there.addr() as u64).is_some()
+        };
+        let element = (ty, ty.true_extent());
+        let all_words = self.check_list(operation, places, element, in_place)?;
+        if places.iter().all(|&(rank, _)| rank == PROC_NULL) {
+            return Ok(());
+        }
+        work.check_buffers(operation, len)?;
+        // SAFETY: the caller's promise; where all are words, they were found in mapped memory, and aligned.
+        unsafe {
+            if !all_words {
+                return self.each_target(operation, places, |on, list| {
+                    on.combine_elements(work, list, places)
+                });
+            }
+            let extent = ty.extent();
+            match (Fetching::of(op), ty.size(), work.result.is_null()) {
+                (Some(Fetching::Add), 8, true) => {
+                    self.update_mapped(operation, places, |index, at| {
+                        let operand = Width::W8.load(work.operands.add(index * 8));
+                        elementwise::fetch_op(at, Width::W8, Fetching::Add, operand);
+                    })
+                }
+                (Some(Fetching::Add), 8, false) => {
+                    self.update_mapped(operation, places, |index, at| {
+                        let operand = Width::W8.load(work.operands.add(index * 8));
+                        let old = elementwise::fetch_op(at, Width::W8, Fetching::Add, operand);
+                        Width::W8.store(work.result.add(index * 8), old);
+                    })
+                }
+                (Some(Fetching::Load), 8, false) => {
+                    self.update_mapped(operation, places, |index, at| {
+                        let old = elementwise::fetch_op(at, Width::W8, Fetching::Load, 0);
+                        Width::W8.store(work.result.add(index * 8), old);
+                    })
+                }
+                _ => {
+                    let all = AtomicWidths::of_processor(0);
+                    let width = all.word(ty, 0).unwrap_or(Width::W8);
+                    self.update_mapped(operation, places, |index, at| {
+                        elementwise::update_words(at, width, &work.part(index * extent, 1));
+                    })
+                }
+            }
+        }
+    }
+
+    /// Calls `update` for each mapped word of a list: its number, and where it is.
+    #[inline(always)]
+    fn update_mapped(
+        &self,
+        operation: &'static str,
+        places: Places<'_>,
+        update: impl Fn(usize, *mut u8),
+    ) -> Result<()> {
+        for (number, some) in places.chunks(AT_A_TIME).enumerate() {
+            let first = number * AT_A_TIME;
+            let mut next = 0;
+            while next < some.len() {
+                next += self.update_singles(&some[next..], |index, at| {
+                    update(first + next + index, at);
+                });
+                // What is left begins with one that takes the lock.
+                if let Some((index, (target, at))) = self.mapped(&some[next..]).next() {
+                    let index = next + index;
+                    let on = self.on_known(Aim::new(operation, some[index].0), target);
+                    on.at_words(1, |_| update(first + index, at))?;
+                    target.set_dirty();
+                    next = index + 1;
+                } else {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`Window::update_mapped`], up to the first that takes the lock; returns how many places are done with.
+    #[inline(always)]
+    fn update_singles(&self, places: Places<'_>, update: impl Fn(usize, *mut u8)) -> usize {
+        let Some(singles) = self.begin_list() else {
+            return 0;
+        };
+        for (index, (target, at)) in self.mapped(places) {
+            if !singles.are_free_at(target) {
+                return index;
+            }
+            update(index, at);
+            target.set_dirty();
+        }
+        places.len()
+    }
+}
+
+impl OnTarget<'_> {
+    /// Checks a place of an entered target that is not known to be mapped.
+    #[inline(never)]
+    fn check_place(self, disp: usize, ty: BasicType, len: usize) -> Result<()> {
+        if len == 0 {
+            return Ok(());
+        }
+        let (disp, len) = (Displacement(disp as u64), len as u64);
+        match self.place(disp, Span::of(len)) {
+            Ok(_) => Ok(()),
+            Err(error) => self.check_apart(disp, Some(&Piece::run(0, len)), ty, error),
+        }
+    }
+
+    /// Where in the target's memory a place is that was checked. Not in a dynamic window.
+    fn offset(self, disp: usize) -> Offset {
+        Offset((disp as u64).wrapping_mul(self.target.unit()))
+    }
+
+    fn count_list(self, kind: OperationKind, via: impl Fn() -> Via, count: usize, bytes: usize) {
+        for _ in 0..count {
+            self.count(kind, &via, bytes as u64);
+        }
+    }
+
+    /// Moves the elements of a list whose numbers are `list`, all of this target.
+    ///
+    /// # Safety
+    /// As for [`Window::put_indexed`] or [`Window::get_indexed`]; a put only reads `origin`. The places were checked.
+    unsafe fn move_elements(
+        self,
+        way: Way,
+        origin: *mut u8,
+        len: usize,
+        list: &[usize],
+        places: Places<'_>,
+    ) -> Result<()> {
+        let route = self.route()?;
+        let here = |index: usize| origin.wrapping_add(index * len);
+        if route.attached.is_some() {
+            return list.iter().try_for_each(|&index| {
+                let disp = Displacement(places[index].1 as u64);
+                // SAFETY: the caller's promise.
+                let moved =
+                    unsafe { (self.window).transfer(self.aim, way, here(index), len, disp) };
+                moved.map(drop)
+            });
+        }
+        let in_place = way.is_in_place(self.target);
+        let patience = self.window.context().patience();
+        let mut poster = Poster::new(&*route.endpoint, patience, way, route.region.rkey);
+        let mut copied = 0;
+        for &index in list {
+            let offset = self.offset(places[index].1);
+            let there = route.mapped.at(offset, len as u64);
+            // SAFETY: the caller's promise; the place is mapped, or the device checks it.
+            unsafe {
+                if in_place && !there.is_null() {
+                    way.copy(there, here(index), len);
+                    copied += 1;
+                } else {
+                    let at = route.region.at(offset.0);
+                    let pushed = poster.push(here(index), at.address, len);
+                    pushed.map_err(|error| self.failed(error))?;
+                }
+            }
+        }
+        self.count_list(way.kind(), || Via::Mapped, copied, len);
+        self.count_list(way.kind(), || route.via(false), list.len() - copied, len);
+        self.target.set_dirty();
+        // SAFETY: as above.
+        let posted = unsafe { poster.finish() };
+        self.note_posted(posted.map_err(|error| self.failed(error))?);
+        Ok(())
+    }
+
+    /// Does the work on those elements of a list whose numbers are `list`, all of this target.
+    ///
+    /// # Safety
+    /// As for [`Window::get_accumulate_indexed`]. The places were checked.
+    unsafe fn combine_elements(
+        self,
+        work: &Work,
+        list: &[usize],
+        places: Places<'_>,
+    ) -> Result<()> {
+        let (ty, extent) = (work.ty, work.ty.extent());
+        let one = |index: usize| work.part(index * extent, 1);
+        let route = self.route()?;
+        if route.attached.is_some() {
+            return list.iter().try_for_each(|&index| {
+                let disp = Displacement(places[index].1 as u64);
+                // SAFETY: the caller's promise.
+                unsafe { (self.window).carry_out(self.aim, disp, &one(index)) }.map(drop)
+            });
+        }
+        let place = self.place(Displacement(0), Span::of(0))?;
+        let widths = place.widths;
+        let there = |index: usize| {
+            let offset = self.offset(places[index].1);
+            route.mapped.at(offset, ty.true_extent() as u64)
+        };
+        let in_place = widths.are_accumulated_in_place(ty);
+        let is_here = |&index: &usize| in_place && !there(index).is_null();
+        let (here, far): (Vec<usize>, Vec<usize>) = list.iter().partition(|index| is_here(index));
+        let word = |index: usize| widths.word(ty, there(index).addr() as u64);
+        let (words, others): (Vec<usize>, Vec<usize>) =
+            here.iter().partition(|&&index| word(index).is_some());
+        for some in words.chunks(AT_A_TIME) {
+            self.at_words(1, |_| {
+                for &index in some {
+                    if let Some(width) = word(index) {
+                        // SAFETY: the caller's promise; an aligned word of mapped memory.
+                        unsafe { elementwise::update_words(there(index), width, &one(index)) };
+                    }
+                }
+            })?;
+        }
+        for some in others.chunks(AT_A_TIME) {
+            self.with_accumulate_lock(&route.accumulate_lock, || {
+                for &index in some {
+                    // SAFETY: the caller's promise; the element is mapped, and the lock is held.
+                    unsafe { one(index).combine_in_place(there(index)) };
+                }
+                Ok(())
+            })?;
+        }
+        self.target.set_dirty();
+        let bytes = ty.true_extent();
+        self.count_list(work.kind, || Via::Mapped, here.len(), bytes);
+        let by_atomics = widths.word(ty, place.at.address).is_some();
+        self.count_list(work.kind, || route.via(by_atomics), far.len(), bytes);
+        if far.is_empty() {
+            return Ok(());
+        }
+        behind_stores();
+        let run = Piece::run(0, (work.count * extent) as u64);
+        let parts = LayoutWork::of(work, &run);
+        for list in without_repeats(&far, places) {
+            let block = |&index: &usize| {
+                let at = index * extent;
+                ElementBlock::of(at, self.offset(places[index].1).0 as i64, extent)
+            };
+            // SAFETY: the caller's promise, of each element.
+            unsafe {
+                self.accumulate_blocks_by_device(&place, &parts, || list.iter().map(block))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Parts of a list of one target, to be carried out one after the other, none of which has a place twice.
+fn without_repeats(list: &[usize], places: Places<'_>) -> Vec<Vec<usize>> {
+    let mut times = HashMap::new();
+    let mut parts: Vec<Vec<usize>> = Vec::new();
+    for &index in list {
+        let time = times.entry(places[index].1).or_insert(0);
+        if *time == parts.len() {
+            parts.push(Vec::new());
+        }
+        parts[*time].push(index);
+        *time += 1;
+    }
+    parts
+}
