@@ -46,17 +46,13 @@ pub(super) fn named_rank(behind: u32, tag: u32) -> u32 {
 /// For what a rank comes to a window's barrier. The numbers travel in the flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-#[non_exhaustive]
-pub enum Purpose {
-    /// A fence.
+pub(crate) enum Purpose {
     Fence = 1,
-    /// An epoch of locks, or a front end's own.
     Passive = 2,
-    /// The end of the window.
     Free = 3,
     /// The beginning of a session.
     Open = 4,
-    /// The end of a session.
+    /// Its end.
     Close = 5,
 }
 

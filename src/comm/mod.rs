@@ -25,8 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub use group::{Comparison, Group};
 pub use rank::{IntoRank, IntoTarget};
 
-pub use barrier::Purpose;
-pub(crate) use barrier::{Barrier, barrier_bytes};
+pub(crate) use barrier::{Barrier, Purpose, barrier_bytes};
 pub(crate) use team::{Rings, Team};
 
 use crate::datatype::{Element, Op, Reduce};

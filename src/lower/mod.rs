@@ -17,7 +17,7 @@
 //! - **Walking layouts**: [`Walk`] says which bytes a datatype has, as rows, runs or predefined
 //!   types, and copies them ([`Walk::pack`], [`Walk::unpack`]).
 //! - **Operations between [`Row`]s**, which need no datatype: [`put_row`] and the functions like it.
-//! - **Epochs of another shape**: a barrier of the window's ranks ([`synchronise`], [`synchronise_for`]), operations that are
+//! - **Epochs of another shape**: a barrier of the window's ranks ([`synchronise`], [`synchronise_to_open`], [`synchronise_to_close`]), operations that are
 //!   complete in an epoch of any kind ([`flush`], [`complete`], [`release`]), a look at the target
 //!   ([`check_liveness`]) and at the job ([`in_job`]), locks despite a hint ([`tolerate_locks`]), an end whatever was
 //!   forgotten ([`unlock_everything`], [`quiesce`], [`give_up`]), and a window's memory at its last moment
@@ -77,11 +77,10 @@ pub use memory::Memory;
 pub use walk::Walk;
 pub use window::{
     check_liveness, complete, flush, give_up, in_job, is_concurrent, release, synchronise,
-    synchronise_for, tolerate_locks,
+    synchronise_to_close, synchronise_to_open, tolerate_locks,
 };
 
 pub use crate::access::{accumulate_row, get_row, put_row, rget_row, rput_row};
-pub use crate::comm::Purpose;
 pub use crate::datatype::Row;
 pub use crate::sync::{check_groups, free_with, quiesce, try_free_after, unlock_everything};
 pub use crate::terms::Aim;

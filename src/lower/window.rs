@@ -15,12 +15,20 @@ pub fn synchronise(window: &Window, operation: &'static str) -> Result<()> {
     window.synchronise(operation, Purpose::Passive)
 }
 
-/// Collective. As [`synchronise`], for a purpose that all ranks have to have.
+/// Collective. As [`synchronise`], where all ranks begin a session of the typed interface.
 ///
 /// # Errors
-/// As for [`synchronise`]; a rank comes for another purpose.
-pub fn synchronise_for(window: &Window, purpose: Purpose) -> Result<()> {
-    window.synchronise(purpose.name(), purpose)
+/// As for [`synchronise`]; a rank does not begin one.
+pub fn synchronise_to_open(window: &Window, operation: &'static str) -> Result<()> {
+    window.synchronise(operation, Purpose::Open)
+}
+
+/// Collective. As [`synchronise`], where all ranks end a session of the typed interface.
+///
+/// # Errors
+/// As for [`synchronise`]; a rank does not end one.
+pub fn synchronise_to_close(window: &Window, operation: &'static str) -> Result<()> {
+    window.synchronise(operation, Purpose::Close)
 }
 
 /// One-sided. Completes this rank's operations on a target there, in an epoch of any kind; later loads

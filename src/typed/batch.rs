@@ -5,9 +5,13 @@ use std::ops::Deref;
 
 use super::epoch::QuiesceOnExit;
 use super::own::OwnPart;
+use super::target::same_length;
 use super::{LockAll, Passive, Target};
 use crate::lower;
-use crate::{Element, IntoTarget, Result, raw};
+use crate::{Accumulate, Element, IntoTarget, Op, Result, raw};
+
+/// How many a list has.
+const PLACES: &str = "in the list of places";
 
 /// A batch that is open: `'op` is how long its operations may use their buffers, `'env` what the body borrows
 /// from outside. It dereferences to `A`: the [`Target`] of [`Target::batch`], or the [`AllTargets`] of
@@ -51,6 +55,72 @@ impl<'op, T: Element> AllTargets<'op, T> {
     #[inline]
     pub fn target(&self, rank: impl IntoTarget) -> Result<Target<'op, T, Passive>> {
         Target::new("target", self.raw, self.own, rank)
+    }
+
+    /// One-sided. Copies `src`, element by element, to `places`: the rank and the offset of each. As a
+    /// [`Target::put`] of each, in their order, but all places are checked before anything is transferred. What is
+    /// mapped is stored to in a loop; over a network, the elements for one rank go together (MPI-4.1, section 12.3.1).
+    ///
+    /// # Errors
+    /// `src` has another number of elements than there are places. A place that no rank has: the error says which
+    /// of the list, and nothing was transferred. A target died, or a device failed.
+    pub fn put_indexed(&self, places: &[(u32, usize)], src: &'op [T]) -> Result<()> {
+        same_length("put_indexed", src.len(), places.len(), PLACES)?;
+        // SAFETY: the source is borrowed until the batch is complete, and has an element for each place; it is no
+        // window memory that this batch writes to.
+        unsafe { (self.raw).put_indexed(src.as_ptr().cast(), size_of::<T>(), places) }
+    }
+
+    /// One-sided. Copies the elements at `places` to `dst`, as [`AllTargets::put_indexed`] does the other way
+    /// (MPI-4.1, section 12.3.2).
+    ///
+    /// # Errors
+    /// As for [`AllTargets::put_indexed`].
+    pub fn get_indexed(&self, places: &[(u32, usize)], dst: &'op mut [T]) -> Result<()> {
+        same_length("get_indexed", dst.len(), places.len(), PLACES)?;
+        // SAFETY: as for `put_indexed`, and uniquely.
+        unsafe { (self.raw).get_indexed(dst.as_mut_ptr().cast(), size_of::<T>(), places) }
+    }
+
+    /// One-sided. Combines `src`, element by element, into those at `places`, each atomically: as a
+    /// [`Target::accumulate`] of each, in their order. A place may come several times (MPI-4.1, section 12.3.4).
+    ///
+    /// # Errors
+    /// As for [`AllTargets::put_indexed`]; an operation that is not defined for the type.
+    pub fn accumulate_indexed(&self, op: Op, places: &[(u32, usize)], src: &'op [T]) -> Result<()>
+    where
+        T: Accumulate,
+    {
+        same_length("accumulate_indexed", src.len(), places.len(), PLACES)?;
+        let origin = src.as_ptr().cast();
+        // SAFETY: as for `put_indexed`; `Accumulate` says what the elements are.
+        unsafe { self.raw.accumulate_indexed(origin, T::TYPE, places, op) }
+    }
+
+    /// One-sided. As [`AllTargets::accumulate_indexed`], and `dst` gets what was at each place before: as a
+    /// [`Target::fetch_and_op`] of each. [`Op::NoOp`] reads all atomically (MPI-4.1, section 12.3.4).
+    ///
+    /// # Errors
+    /// As for [`AllTargets::accumulate_indexed`]; `dst` has another number of elements.
+    pub fn get_accumulate_indexed(
+        &self,
+        op: Op,
+        places: &[(u32, usize)],
+        src: &'op [T],
+        dst: &'op mut [T],
+    ) -> Result<()>
+    where
+        T: Accumulate,
+    {
+        const OPERATION: &str = "get_accumulate_indexed";
+        same_length(OPERATION, src.len(), places.len(), PLACES)?;
+        same_length(OPERATION, src.len(), dst.len(), "in the result")?;
+        let (origin, result) = (src.as_ptr().cast(), dst.as_mut_ptr().cast());
+        // SAFETY: as for `put_indexed` and `get_indexed`; `Accumulate` says what the elements are.
+        unsafe {
+            self.raw
+                .get_accumulate_indexed(origin, result, T::TYPE, places, op)
+        }
     }
 
     /// All ranks are locked.

@@ -296,6 +296,69 @@ impl<'c, T: Element> Session<'c, T> {
         self.on("get_value", rank, |target| target.get_value(at))
     }
 
+    /// One-sided. Copies `src`, element by element, to `places`: the rank and the offset of each, checked before
+    /// anything is transferred. What is mapped is stored to in a loop; over a network, the elements for one rank go
+    /// together. Many places in one list cost less than many lists (MPI-4.1, section 12.3.1).
+    ///
+    /// ```
+    /// # fn main() -> transom::Result<()> {
+    /// # let job = transom::Job::init()?;
+    /// # let mut window = transom::Window::<u64>::allocate(job.world(), 8)?;
+    /// let session = window.open()?;
+    /// session.put_indexed(&[(0, 5), (0, 2)], &[11, 12])?;
+    /// let mut both = [0; 2];
+    /// session.get_indexed(&[(0, 2), (0, 5)], &mut both)?;
+    /// # assert_eq!(both, [12, 11]);
+    /// # window.free()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `src` has another number of elements than there are places. A place that no rank has: the error says which
+    /// of the list, and nothing was transferred. See [`Session`].
+    pub fn put_indexed(&self, places: &[(u32, usize)], src: &[T]) -> Result<()> {
+        self.batch(|batch| batch.put_indexed(places, src))
+    }
+
+    /// One-sided. Copies the elements at `places` to `dst`, as [`Session::put_indexed`] does the other way
+    /// (MPI-4.1, section 12.3.2).
+    ///
+    /// # Errors
+    /// As for [`Session::put_indexed`].
+    pub fn get_indexed(&self, places: &[(u32, usize)], dst: &mut [T]) -> Result<()> {
+        self.batch(|batch| batch.get_indexed(places, dst))
+    }
+
+    /// One-sided. Combines `src`, element by element, into those at `places`, each atomically, in the order of the
+    /// list. A place may come several times (MPI-4.1, section 12.3.4).
+    ///
+    /// # Errors
+    /// As for [`Session::put_indexed`]; an operation that is not defined for the type.
+    pub fn accumulate_indexed(&self, op: Op, places: &[(u32, usize)], src: &[T]) -> Result<()>
+    where
+        T: Accumulate,
+    {
+        self.batch(|batch| batch.accumulate_indexed(op, places, src))
+    }
+
+    /// One-sided. As [`Session::accumulate_indexed`], and `dst` gets what was at each place before. [`Op::NoOp`]
+    /// reads all atomically (MPI-4.1, section 12.3.4).
+    ///
+    /// # Errors
+    /// As for [`Session::accumulate_indexed`]; `dst` has another number of elements.
+    pub fn get_accumulate_indexed(
+        &self,
+        op: Op,
+        places: &[(u32, usize)],
+        src: &[T],
+        dst: &mut [T],
+    ) -> Result<()>
+    where
+        T: Accumulate,
+    {
+        self.batch(|batch| batch.get_accumulate_indexed(op, places, src, dst))
+    }
+
     /// One-sided. Combines `src` into the elements from `at` on: `target = target op src`,
     /// atomically for each element (MPI-4.1, section 12.3.4).
     ///

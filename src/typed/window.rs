@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::epoch::{self, Active, Epoch, Exchange, Opening, Passive, PoisonOnExit};
 use super::session::{Opened, Session};
-use crate::lower::{self, Purpose, error, not_forked};
+use crate::lower::{self, error, not_forked};
 use crate::raw::{self, Assert};
 use crate::{
     Communicator, Element, EpochState, Error, Group, Info, IntoRank, Misuse, Result, Statistics,
@@ -493,17 +493,19 @@ impl<'c, T: Element> Window<'c, T> {
     /// # Errors
     /// The window is or gets poisoned: a rank died, left, or makes another call.
     pub fn close(&mut self) -> Result<()> {
-        self.usable_together(Purpose::Close.name())?;
+        const OPERATION: &str = "close";
+        self.usable_together(OPERATION)?;
         let poison = self.poison_on_exit();
         self.leave_session()?;
-        lower::synchronise_for(&self.raw, Purpose::Close)?;
+        lower::synchronise_to_close(&self.raw, OPERATION)?;
         self.session.end();
         poison.defuse();
         Ok(())
     }
 
     fn begin_session(&self) -> Result<()> {
-        self.usable_together(Purpose::Open.name())?;
+        const OPERATION: &str = "open";
+        self.usable_together(OPERATION)?;
         if !self.session.is_open() {
             // Nobody takes an exclusive lock before all ranks have ended the session.
             self.raw.lock_all(Assert::NO_CHECK)?;
@@ -511,7 +513,7 @@ impl<'c, T: Element> Window<'c, T> {
         // A peer may be through the barrier, and access this rank's part, where this rank's own try fails.
         let poison = self.poison_on_exit();
         self.session.begin(lower::is_concurrent(&self.raw));
-        lower::synchronise_for(&self.raw, Purpose::Open)?;
+        lower::synchronise_to_open(&self.raw, OPERATION)?;
         poison.defuse();
         Ok(())
     }

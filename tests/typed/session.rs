@@ -22,6 +22,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         bad_operands_leave_the_session_usable: 2,
         sessions_and_epochs_that_meet: 2,
         a_batch_gives_its_buffers_back: 3,
+        lists_of_places: 3,
         a_batch_in_each_kind_of_epoch: 3,
         a_batch_that_fails_or_panics_is_complete: 2,
         notified_in_a_session: 2,
@@ -349,6 +350,81 @@ fn a_batch_gives_its_buffers_back(job: &Job) -> Result<()> {
     }
     let sum: u64 = (0..u64::from(size)).map(|rank| 30 * rank + 3).sum();
     assert_eq!(session.load(0, 16)?, sum);
+    window.free()
+}
+
+fn lists_of_places(job: &Job) -> Result<()> {
+    const LEN: usize = 500;
+    let world = job.world();
+    let (rank, size) = (world.rank(), world.size());
+    let mut window = Window::<u64>::allocate(world, LEN)?;
+    let session = window.open()?;
+    // Each rank writes the elements of its own residue, on all ranks, backwards.
+    let places: Vec<(u32, usize)> = (0..size)
+        .flat_map(|target| (0..LEN).rev().map(move |at| (target, at)))
+        .filter(|&(_, at)| at % size as usize == rank as usize)
+        .collect();
+    let values: Vec<u64> = (0..).take(places.len()).collect();
+    session.put_indexed(&places, &values)?;
+    let mut read = vec![0; places.len()];
+    session.get_indexed(&places, &mut read)?;
+    assert_eq!(read, values);
+    world.barrier()?;
+    // All add to few elements, some of them several times in one list.
+    let hot: Vec<(u32, usize)> = (0..90).map(|i| (i % size, (i % 7) as usize)).collect();
+    let before: Vec<u64> =
+        (hot.iter().map(|&(rank, at)| session.load(rank, at))).collect::<Result<_>>()?;
+    world.barrier()?;
+    let ones = vec![1; hot.len()];
+    session.accumulate_indexed(Op::Sum, &hot, &ones)?;
+    let mut old = vec![0; hot.len()];
+    session.get_accumulate_indexed(Op::Sum, &hot, &ones, &mut old)?;
+    world.barrier()?;
+    for (&(rank, at), before) in hot.iter().zip(before) {
+        let times = hot.iter().filter(|&&place| place == (rank, at)).count() as u64;
+        assert_eq!(
+            session.load(rank, at)?,
+            before + 2 * times * u64::from(size)
+        );
+    }
+    for (index, &(rank, at)) in hot.iter().enumerate() {
+        let earlier = hot[..index]
+            .iter()
+            .zip(&old)
+            .filter(|&(&place, _)| place == (rank, at));
+        assert!(
+            earlier
+                .into_iter()
+                .all(|(_, &earlier)| earlier < old[index])
+        );
+    }
+    // Nothing is transferred where a place is wrong, and the error says which.
+    world.barrier()?;
+    let wrong = [(0, 0), (rank, LEN), (0, 1)];
+    let error = session.put_indexed(&wrong, &[9; 3]).unwrap_err();
+    assert!(error.to_string().contains("place 1"), "{error}");
+    let error = session.put_indexed(&[(0, 0)], &[9; 3]).unwrap_err();
+    assert!(
+        matches!(
+            misuse(&error),
+            Misuse::LengthsDiffer {
+                origin: 3,
+                other: 1,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    let first = session.load(0, 0)?;
+    assert_ne!(first, 9);
+    window.close()?;
+    window.try_passive(|epoch| {
+        let all = epoch.lock_all()?;
+        let mut read = [0];
+        all.batch(|batch| batch.get_indexed(&[(0, 0)], &mut read))?;
+        assert_eq!(read, [first]);
+        all.unlock()
+    })?;
     window.free()
 }
 
