@@ -1,0 +1,74 @@
+//! What goes wrong.
+
+use transom::ErrorClass;
+
+/// Why a call failed: misuse of a collection, or what the windows under it report.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A window or a communicator failed: a rank that died, for one.
+    #[error(transparent)]
+    Transom(#[from] transom::Error),
+    /// Nothing was accessed.
+    #[error("{operation}: index {index} is not one of a collection of {len} elements")]
+    IndexOutOfRange {
+        operation: &'static str,
+        index: usize,
+        len: usize,
+    },
+    /// Two lists that go together.
+    #[error("{operation}: {ours} elements, and {theirs} {side}")]
+    LengthsDiffer {
+        operation: &'static str,
+        ours: usize,
+        theirs: usize,
+        side: &'static str,
+    },
+    /// Ranks make one collection of different descriptions: every rank gets this error.
+    #[error("{operation}: rank {rank} has {theirs}, and rank {ours_rank} has {ours}")]
+    RanksDiffer {
+        operation: &'static str,
+        ours_rank: u32,
+        ours: String,
+        rank: u32,
+        theirs: String,
+    },
+    /// Nothing was inserted. See the operation for what makes room.
+    #[error("{operation}: the part of rank {rank} is full: it has room for {capacity}")]
+    Full {
+        operation: &'static str,
+        rank: u32,
+        capacity: usize,
+    },
+    /// An argument that no call takes.
+    #[error("{operation}: {what}")]
+    BadArgument {
+        operation: &'static str,
+        what: String,
+    },
+    /// A file could not be read or written.
+    #[error("{operation}: {path}: {what}")]
+    File {
+        operation: &'static str,
+        path: String,
+        what: String,
+    },
+}
+
+/// What calls of this crate return.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// Local. MPI's class of the error.
+    #[must_use]
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::Transom(error) => error.class(),
+            Self::IndexOutOfRange { .. } => ErrorClass::RmaRange,
+            Self::LengthsDiffer { .. } => ErrorClass::Count,
+            Self::RanksDiffer { .. } | Self::BadArgument { .. } => ErrorClass::Arg,
+            Self::Full { .. } => ErrorClass::Size,
+            Self::File { .. } => ErrorClass::Other,
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The collections, on real ranks, against serial models. This binary is also the program of the ranks: a test
+//! starts it under `transom run`, with the name of the scenario that they are to play.
+
+use libtest_mimic::{Failed, Trial};
+use transom::Job;
+use transom_collections::Result;
+use transom_testing::devices::devices;
+use transom_testing::environment;
+use transom_testing::job::{self, Launched, Others};
+use transom_testing::suite::Suite;
+
+/// What the ranks of a job do, in one process each.
+#[derive(Clone, Copy)]
+pub(crate) struct Scenario {
+    name: &'static str,
+    ranks: &'static [u32],
+    play: fn(&Job) -> Result<()>,
+    /// The launcher's exit code, where a rank is to fail.
+    code: i32,
+}
+
+/// Scenarios from functions, under their names, each with its numbers of ranks.
+macro_rules! scenarios {
+    ($($name:ident: $ranks:expr),* $(,)?) => {
+        vec![$($crate::Scenario::new(stringify!($name), &$ranks, $name)),*]
+    };
+}
+#[allow(unused_imports)]
+pub(crate) use scenarios;
+
+impl Scenario {
+    pub(crate) fn new(
+        name: &'static str,
+        ranks: &'static [u32],
+        play: fn(&Job) -> Result<()>,
+    ) -> Self {
+        Self {
+            name,
+            ranks,
+            play,
+            code: 0,
+        }
+    }
+
+    pub(crate) fn exits(self, code: i32) -> Self {
+        Self { code, ..self }
+    }
+
+    fn run(self, device: &str, ranks: u32) -> std::result::Result<(), Failed> {
+        let Launched { status, output, .. } = job::play(ranks, device, Others::GoOn, self.name);
+        match status {
+            Some(status) if status.code() == Some(self.code) => Ok(()),
+            _ => Err(format!("{status:?} instead of {}:\n{output}", self.code).into()),
+        }
+    }
+}
+
+fn main() {
+    let topics: [(&str, Vec<Scenario>); 0] = [];
+    if let Some(name) = environment::case() {
+        let mut scenarios = topics.iter().flat_map(|(_, scenarios)| scenarios);
+        let scenario = scenarios.find(|scenario| scenario.name == name).unwrap();
+        return (scenario.play)(&Job::init().unwrap()).unwrap();
+    }
+    let mut suite = Suite::new("collections");
+    // What another launcher makes of a rank that dies is its own business.
+    let is_told = |scenario: &Scenario| scenario.code == 0 || environment::is_our_launcher();
+    for (topic, scenarios) in topics {
+        for scenario in scenarios.into_iter().filter(is_told) {
+            for &ranks in scenario.ranks {
+                for device in devices() {
+                    let name = format!("{device}/{topic}/{}/{ranks}_ranks", scenario.name);
+                    suite.push(
+                        device,
+                        Trial::test(name, move || scenario.run(device, ranks)),
+                    );
+                }
+            }
+        }
+    }
+    suite.run()
+}
