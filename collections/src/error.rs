@@ -5,6 +5,7 @@ use transom::ErrorClass;
 /// Why a call failed: misuse of a collection, or what the windows under it report.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "each message names its fields")]
 pub enum Error {
     /// A window or a communicator failed: a rank that died, for one.
     #[error(transparent)]

@@ -2,6 +2,10 @@
 //! nothing else.
 #![forbid(unsafe_code)]
 
+mod agree;
 mod error;
+mod map;
+mod words;
 
 pub use error::{Error, Result};
+pub use map::DistMap;

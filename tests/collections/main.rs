@@ -1,6 +1,9 @@
 //! The collections, on real ranks, against serial models. This binary is also the program of the ranks: a test
 //! starts it under `transom run`, with the name of the scenario that they are to play.
 
+mod maps;
+mod random;
+
 use libtest_mimic::{Failed, Trial};
 use transom::Job;
 use transom_collections::Result;
@@ -25,7 +28,6 @@ macro_rules! scenarios {
         vec![$($crate::Scenario::new(stringify!($name), &$ranks, $name)),*]
     };
 }
-#[allow(unused_imports)]
 pub(crate) use scenarios;
 
 impl Scenario {
@@ -56,7 +58,7 @@ impl Scenario {
 }
 
 fn main() {
-    let topics: [(&str, Vec<Scenario>); 0] = [];
+    let topics = [("maps", maps::scenarios())];
     if let Some(name) = environment::case() {
         let mut scenarios = topics.iter().flat_map(|(_, scenarios)| scenarios);
         let scenario = scenarios.find(|scenario| scenario.name == name).unwrap();
