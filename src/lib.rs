@@ -69,7 +69,7 @@ mod typed;
 mod wait;
 mod window;
 
-pub use comm::{Communicator, Comparison, Group, IntoRank, IntoTarget};
+pub use comm::{Communicator, Comparison, Grid, Group, IntoRank, IntoTarget, block};
 pub use datatype::{Accumulate, Atomic, BasicType, Complex, Element, Op, Reduce, ValueIndex};
 pub use diagnostics::{Accesses, OperationKind, Statistics, TargetKind, Waits};
 pub use error::{

@@ -14,7 +14,7 @@ fn main() -> Result<()> {
     // SAFETY: leaked, and touched here again only after it was detached.
     unsafe { window.attach(memory.cast(), bytes)? };
     // A displacement is an address at the target, so the target has to tell it.
-    let places = world.allgather(&[raw::get_address(memory)])?;
+    let places = world.allgather_value(raw::get_address(memory))?;
 
     let value = 42 + rank;
     window.lock(LockKind::Exclusive, right, Assert::NONE)?;

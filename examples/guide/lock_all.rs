@@ -20,8 +20,8 @@ fn main() -> Result<()> {
     })?;
     let mine: f64 = window.local()?.iter().sum();
     assert_eq!(
-        world.allreduce(&[mine], Op::Sum)?,
-        [100.0 * f64::from(size)]
+        world.allreduce_value(mine, Op::Sum)?,
+        100.0 * f64::from(size)
     );
     window.free()
 }

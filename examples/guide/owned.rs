@@ -1,4 +1,4 @@
-use transom::{Communicator, Job, LockKind, OwnedWindow, Result, Window};
+use transom::{Communicator, Job, LockKind, Op, OwnedWindow, Result, Window};
 
 /// Tasks for all ranks: rank 0 has the counter from which they draw.
 struct Tasks {
@@ -58,7 +58,7 @@ fn main() -> Result<()> {
     let mut program = Program::start()?;
     let mut sum = 0;
     program.tasks.run(|number| sum += number)?;
-    let sums = program.job.world().allgather(&[sum])?;
-    assert_eq!(sums.iter().sum::<u64>(), (0..100).sum());
+    let sum = program.job.world().allreduce_value(sum, Op::Sum)?;
+    assert_eq!(sum, (0..100).sum());
     program.finish()
 }

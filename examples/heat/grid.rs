@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use transom::block;
+
 /// A side of a tile. As a number, it is the notification counter that its neighbour raises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
@@ -74,8 +76,8 @@ impl Grid {
     pub(crate) fn tile(&self, rank: u32) -> Tile {
         let (column, row) = self.place(rank);
         Tile {
-            x: cut(self.width, column, self.columns),
-            y: cut(self.height, row, self.rows),
+            x: block(self.width, self.columns, column),
+            y: block(self.height, self.rows, row),
         }
     }
 
@@ -92,12 +94,6 @@ impl Grid {
     fn place(&self, rank: u32) -> (u32, u32) {
         (rank % self.columns, rank / self.columns)
     }
-}
-
-/// Part `number` of `parts` of `len` cells.
-fn cut(len: usize, number: u32, parts: u32) -> Range<usize> {
-    let at = |number: u32| (len as u128 * u128::from(number) / u128::from(parts)) as usize;
-    at(number)..at(number + 1)
 }
 
 #[cfg(test)]

@@ -42,9 +42,8 @@ fn main() -> ExitCode {
 fn run(comm: &Communicator, options: &Options) -> Result<(), Failure> {
     let is_first = comm.rank() == 0;
     let picture = agree(comm, first(is_first, || begin_with(options)))?;
-    let mut size = picture.as_ref().map_or([0; 2], |it| [it.width, it.height]);
-    comm.bcast(&mut size, 0)?;
-    let [width, height] = size;
+    let size = picture.as_ref().map_or([0; 2], |it| [it.width, it.height]);
+    let [width, height] = comm.bcast_value(size, 0)?;
     let ranks = comm.size();
     let grid = Grid::new(width, height, ranks).ok_or(Error::Tiles {
         width,

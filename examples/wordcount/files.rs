@@ -26,9 +26,8 @@ pub(crate) fn survey(comm: &Communicator, paths: &[PathBuf]) -> Result<Vec<Input
         _ => Ok(Vec::new()),
     };
     let mut bytes = agree(comm, found)?;
-    let mut len = [bytes.len() as u64];
-    comm.bcast(&mut len, 0)?;
-    bytes.resize(len[0] as usize, 0);
+    let len = comm.bcast_value(bytes.len(), 0)?;
+    bytes.resize(len, 0);
     comm.bcast(&mut bytes, 0)?;
     Ok(decode(&bytes))
 }

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use png::EncodingError;
-use transom::Communicator;
+use transom::{Communicator, block};
 use transom_examples::{Failure, agree};
 
 use mandelbrot::View;
@@ -85,7 +85,11 @@ fn run(comm: &Communicator, options: &Options) -> Result<(), Failure> {
     let begun = Instant::now();
     match options.schedule {
         Schedule::Dynamic => queue.drain(&mut work)?,
-        Schedule::Static => work(block(view.height, comm))?,
+        Schedule::Static => {
+            // As many rows for each rank.
+            let rows = block(view.height as usize, comm.size(), comm.rank());
+            work(rows.start as u32..rows.end as u32)?;
+        }
     }
     queue.free()?;
     let results = results.finish(comm, view.height)?;
@@ -104,12 +108,6 @@ fn run(comm: &Communicator, options: &Options) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-/// This rank's rows, if all have as many.
-fn block(rows: u32, comm: &Communicator) -> Range<u32> {
-    let at = |rank: u32| (u64::from(rows) * u64::from(rank) / u64::from(comm.size())) as u32;
-    at(comm.rank())..at(comm.rank() + 1)
 }
 
 /// Whether all tasks were done, and by whom the workers say; then what the options ask for.

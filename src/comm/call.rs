@@ -22,6 +22,7 @@ pub(crate) struct Call {
     name: [u8; 16],
     /// The type of the elements, where they are combined.
     ty: [u8; 16],
+    /// How many; [`ANY_NUMBER`] if that may differ.
     elements: u64,
     /// The size of one; 0 if lengths may differ, or there are none.
     element: u32,
@@ -35,6 +36,7 @@ pub(crate) struct Call {
 }
 
 const NO_ROOT: u32 = u32::MAX;
+const ANY_NUMBER: u64 = u64::MAX;
 const WORDS: usize = size_of::<Call>() / 8;
 
 impl Call {
@@ -55,6 +57,15 @@ impl Call {
     pub(super) fn of<T>(self, data: &[T]) -> Self {
         Self {
             elements: data.len() as u64,
+            element: size_of::<T>() as u32,
+            ..self
+        }
+    }
+
+    /// Of elements of this type, as many as each rank likes.
+    pub(super) fn of_any<T>(self) -> Self {
+        Self {
+            elements: ANY_NUMBER,
             element: size_of::<T>() as u32,
             ..self
         }
@@ -91,7 +102,10 @@ impl fmt::Display for Call {
         if self.element > 0 {
             let plural = |count: u64| if count == 1 { "" } else { "s" };
             let (count, size) = (self.elements, self.element);
-            write!(f, " of {count} element{} of ", plural(count))?;
+            match count {
+                ANY_NUMBER => f.write_str(" of elements of ")?,
+                _ => write!(f, " of {count} element{} of ", plural(count))?,
+            }
             match self.ty[0] {
                 0 => write!(f, "{size} byte{}", plural(size.into()))?,
                 _ => f.write_str(&unpadded(&self.ty))?,
@@ -262,6 +276,11 @@ mod tests {
         assert_eq!(
             call.to_string(),
             "gather of 1 element of 12 bytes (collective number 0)"
+        );
+        let call = Call::new("alltoallv").of_any::<u64>();
+        assert_eq!(
+            call.to_string(),
+            "alltoallv of elements of 8 bytes (collective number 0)"
         );
         let call = Call::new("a_name_that_is_far_too_long");
         assert_eq!(call.to_string(), "a_name_that_is_f (collective number 0)");

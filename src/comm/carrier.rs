@@ -1,5 +1,6 @@
 //! What moves the bytes of a communicator's collectives.
 
+use super::blocks::RankBlocks;
 use super::call::Call;
 use crate::error::Result;
 
@@ -19,6 +20,10 @@ pub(super) trait Carrier: Send {
 
     /// The same, on every rank.
     fn allgather(&mut self, mine: &[u8], lens: &[usize]) -> Result<Vec<u8>>;
+
+    /// Takes each block to the rank that it is for. Each rank passes at most one for each. Returns those for this
+    /// rank, in no order.
+    fn alltoall(&mut self, blocks: RankBlocks) -> Result<RankBlocks>;
 
     /// `combine` folds what arrives into what is held. At the root, `bytes` is the result.
     fn reduce(

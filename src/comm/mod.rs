@@ -2,26 +2,32 @@
 
 mod algorithms;
 mod barrier;
+mod blocks;
 mod by_host;
 mod call;
 mod carrier;
 mod collective;
+mod grid;
 mod group;
 mod over;
 mod pipe;
 mod rank;
 mod ring;
 mod ring_channel;
+mod scan;
+mod scatter;
 mod split;
 mod team;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod two_steps;
+mod values;
 
 use std::any::type_name;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+pub use grid::{Grid, block};
 pub use group::{Comparison, Group};
 pub use rank::{IntoRank, IntoTarget};
 
@@ -166,16 +172,58 @@ impl Communicator {
         &self.inner.team.group
     }
 
+    /// Collective. What each rank makes of its own part counts on all: if every rank passes an `Ok`, each gets its
+    /// own back; if one passes an error, all get one that names the lowest such rank, with its error in words
+    /// ([`PeerError::Failed`]; of the words, the first 512 bytes). Then the communicator goes on.
+    ///
+    /// ```
+    /// # fn main() -> transom::Result<()> {
+    /// # let job = transom::Job::init()?;
+    /// # let world = job.world();
+    /// let size = "17".parse::<u64>();
+    /// let size = world.agree(size)?;
+    /// assert_eq!(size, 17);
+    ///
+    /// let file = world.agree(std::fs::File::open("/no/such/file"));
+    /// assert!(file.unwrap_err().to_string().starts_with("agree: rank 0 failed: No such file"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// A rank passes an error, makes another call, died or left.
+    pub fn agree<T, E: fmt::Display>(&self, mine: std::result::Result<T, E>) -> Result<T> {
+        const OPERATION: &str = "agree";
+        match mine {
+            Ok(value) => self.agree_in_words(OPERATION, Ok(0_u8)).map(|_| value),
+            Err(error) => {
+                let mine: std::result::Result<u8, _> = Err((ErrorClass::Other, error.to_string()));
+                let agreed = self.agree_in_words(OPERATION, mine);
+                Err(agreed.err().unwrap_or_else(|| {
+                    self.garbled(OPERATION, self.rank(), "what others know of the error")
+                }))
+            }
+        }
+    }
+
     /// Collective. Gathers a value from every rank, or fails on every rank if it failed on one.
-    pub(crate) fn agree<T: Element>(
+    pub(crate) fn agree_on<T: Element>(
         &self,
         operation: &'static str,
         mine: std::result::Result<T, &Error>,
     ) -> Result<Vec<T>> {
+        let in_words = |error: &Error| (error.class(), error.to_string());
+        self.agree_in_words(operation, mine.map_err(in_words))
+    }
+
+    /// Collective. The same, of an error that is words.
+    fn agree_in_words<T: Element>(
+        &self,
+        operation: &'static str,
+        mine: std::result::Result<T, (ErrorClass, String)>,
+    ) -> Result<Vec<T>> {
         // A byte that says what failed, and the value.
-        let failed = mine
-            .as_ref()
-            .map_or_else(|error| error.class() as u8, |_| 0);
+        let failed = mine.as_ref().map_or_else(|(class, _)| *class as u8, |_| 0);
         let value = mine.as_ref().map_or_else(|_| T::zeroed(), |value| *value);
         let bytes = [&[failed], bytemuck::bytes_of(&value)].concat();
         let lens = vec![bytes.len(); self.size() as usize];
@@ -196,7 +244,8 @@ impl Communicator {
             .find_map(|(rank, entry)| (entry[0] != 0).then_some((rank, entry[0])))
         {
             let class = ErrorClass::from_code(class);
-            return Err(self.explain(operation, rank, class, mine.err()));
+            let mine = mine.err().map(|(_, words)| words);
+            return Err(self.explain(operation, rank, class, mine));
         }
         Ok(entries
             .map(|entry| bytemuck::pod_read_unaligned(&entry[1..]))
@@ -210,10 +259,10 @@ impl Communicator {
         operation: &'static str,
         rank: u32,
         class: ErrorClass,
-        mine: Option<&Error>,
+        mine: Option<String>,
     ) -> Error {
         let mine = mine.filter(|_| rank == self.rank());
-        let mut text: [u8; 512] = padded(&mine.map(Error::to_string).unwrap_or_default());
+        let mut text: [u8; 512] = padded(&mine.unwrap_or_default());
         let told = self.begin(operation, Call::new(operation).rooted(rank), Ok(()));
         match told.and_then(|mut carrier| carrier.bcast(&mut text, rank)) {
             Err(error) => error,
@@ -432,20 +481,25 @@ fn reduce_to<T: Reduce>(
     root: u32,
 ) -> Result<Vec<T>> {
     let mut result = data.to_vec();
-    let size = size_of::<T>().max(1);
     carrier.reduce(bytes_mut(&mut result), root, &mut |held, came| {
-        let pairs = held.chunks_exact_mut(size).zip(came.chunks_exact(size));
-        for (held, came) in pairs {
-            let (a, b) = (
-                bytemuck::pod_read_unaligned::<T>(held),
-                bytemuck::pod_read_unaligned::<T>(came),
-            );
-            if let Some(value) = T::combine(op, a, b) {
-                held.copy_from_slice(bytemuck::bytes_of(&value));
-            }
-        }
+        fold::<T>(op, held, came);
     })?;
     Ok(result)
+}
+
+/// `held = held op came`, element by element.
+fn fold<T: Reduce>(op: Op, held: &mut [u8], came: &[u8]) {
+    let size = size_of::<T>().max(1);
+    let pairs = held.chunks_exact_mut(size).zip(came.chunks_exact(size));
+    for (held, came) in pairs {
+        let (a, b) = (
+            bytemuck::pod_read_unaligned::<T>(held),
+            bytemuck::pod_read_unaligned::<T>(came),
+        );
+        if let Some(value) = T::combine(op, a, b) {
+            held.copy_from_slice(bytemuck::bytes_of(&value));
+        }
+    }
 }
 
 impl fmt::Debug for Communicator {

@@ -6,11 +6,12 @@ use bytemuck::{Pod, Zeroable};
 use transom_launch::Allgather;
 
 use super::barrier::mismatch;
+use super::blocks::RankBlocks;
 use super::call::{Call, Shown, digest_of, disagreement};
 use super::carrier::Carrier;
 use super::team::Team;
-use crate::error::{AbortCause, Error, Misuse, Result};
-use crate::peers::{gather_parts_by, not_forked};
+use crate::error::{AbortCause, Error, Misuse, PeerError, Result};
+use crate::peers::{around, gather_parts_by, not_forked};
 
 /// An allgather that the caller lends.
 pub(super) struct Lent {
@@ -63,6 +64,24 @@ impl Lent {
     fn equal_parts(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
         let lens = vec![mine.len(); self.team.size() as usize];
         self.gather_parts(mine, &lens)
+    }
+
+    /// Lengths that the ranks have told each other. An allgather of the longest takes room for as much of all.
+    fn checked_lens(&mut self, told: &[Vec<u8>]) -> Result<Vec<usize>> {
+        let longest = isize::MAX as u64 / u64::from(self.team.size());
+        let lens = told.iter().map(|len| bytemuck::pod_read_unaligned(len));
+        let lens: Vec<u64> = lens.collect();
+        let Some(from) = lens.iter().position(|&len| len > longest) else {
+            return Ok(lens.into_iter().map(|len| len as usize).collect());
+        };
+        self.failed = true;
+        (self.team.context).abort_everywhere(AbortCause::FoundGarbled);
+        let rank = self.team.world_rank(from as u32).0;
+        let what = "the length of the data";
+        Err(Error::new(
+            self.operation,
+            PeerError::Garbled { rank, what },
+        ))
     }
 }
 
@@ -119,6 +138,25 @@ impl Carrier for Lent {
 
     fn allgather(&mut self, mine: &[u8], lens: &[usize]) -> Result<Vec<u8>> {
         Ok(self.gather_parts(mine, lens)?.concat())
+    }
+
+    /// To the rank that is so far ahead, for each distance: all at once would be the square of the memory.
+    fn alltoall(&mut self, blocks: RankBlocks) -> Result<RankBlocks> {
+        let (me, size) = (self.team.rank, self.team.size());
+        let mut mine: Vec<&[u8]> = vec![&[]; size as usize];
+        for (_, to, bytes) in blocks.iter() {
+            mine[to as usize] = bytes;
+        }
+        let mut arrived = RankBlocks::default();
+        for distance in 0..size {
+            let outgoing = mine[around(me, distance, size) as usize];
+            let lens = self.equal_parts(&(outgoing.len() as u64).to_ne_bytes())?;
+            let lens = self.checked_lens(&lens)?;
+            let parts = self.gather_parts(outgoing, &lens)?;
+            let from = around(me, size - distance, size);
+            arrived.add(from, me, &parts[from as usize]);
+        }
+        Ok(arrived)
     }
 
     fn reduce(

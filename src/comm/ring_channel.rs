@@ -1,12 +1,13 @@
 //! The pipes of a ring of ranks: to each rank that is 2^round places ahead, from each that is as far behind.
 
 use std::cell::Cell;
+use std::io;
 use std::sync::Arc;
 
 use super::collective::Core;
 use super::pipe::{PIPE_BYTES, Pipe};
 use super::ring::Ring;
-use crate::error::{Error, PeerError, Result};
+use crate::error::{Error, PeerError, Result, SystemError};
 use crate::liveness::Awaited;
 use crate::memory::control::ControlBlock;
 use crate::terms::WorldRank;
@@ -70,6 +71,35 @@ enum Step {
 impl InRingChannel<'_> {
     pub(super) fn ring(&self) -> &Ring {
         &self.channel.ring
+    }
+
+    pub(super) fn team_size(&self) -> u32 {
+        self.core.team.size()
+    }
+
+    /// Room for as many bytes as the rank 2^round behind is to send. A failed allocation later would end the process.
+    pub(super) fn room_for(&mut self, round: u32, bytes: u64) -> Result<Vec<u8>> {
+        if bytes > isize::MAX as u64 {
+            return Err(self.garbled(round, "the length of the data"));
+        }
+        let mut room = Vec::new();
+        if room.try_reserve_exact(bytes as usize).is_err() {
+            let what = format!("{bytes} bytes for data on its way");
+            let source = io::ErrorKind::OutOfMemory.into();
+            let error = Error::new(self.core.operation, SystemError::Io { what, source });
+            return Err(self.core.give_up(error));
+        }
+        room.resize(bytes as usize, 0);
+        Ok(room)
+    }
+
+    /// What the rank 2^round behind has sent makes no sense.
+    #[cold]
+    pub(super) fn garbled(&mut self, round: u32, what: &'static str) -> Error {
+        let from = self.channel.pipes[round as usize].from;
+        let WorldRank(rank) = self.core.team.world_rank(from);
+        let error = Error::new(self.core.operation, PeerError::Garbled { rank, what });
+        self.core.give_up(error)
     }
 
     /// One step: sends to the rank 2^round ahead, and receives from the one that far behind. `None`: nothing goes

@@ -44,7 +44,7 @@ impl Communicator {
         members.sort_by_key(|&rank| (all[rank as usize * 3 + 2], rank));
         if color.is_none() {
             // Takes part in the exchange, and in nothing after it.
-            self.agree("split", Ok(0_u64))?;
+            self.agree_on("split", Ok(0_u64))?;
             return Ok(None);
         }
         let team = self.part(&members, self.team().fabric.clone());
@@ -121,7 +121,7 @@ impl Communicator {
             Ok((team, block))
         });
         let mine = made.as_ref().map(|(_, block)| block.offset());
-        let (team, block, offsets) = match (self.agree(operation, mine), made) {
+        let (team, block, offsets) = match (self.agree_on(operation, mine), made) {
             (Ok(offsets), Ok((team, block))) => (team, block, offsets),
             (_, Err(own_fault)) => return Err(own_fault.during(operation)),
             (Err(error), Ok((_, block))) => {

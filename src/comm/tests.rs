@@ -9,6 +9,7 @@ use super::barrier::RANK_BITS;
 use super::call::Call;
 use super::collective::BARRIER_AT;
 use super::{Communicator, Result};
+use crate::datatype::Op;
 use crate::error::{AbortCause, ErrorKind, PeerError};
 use crate::peers::{Context, ranks_in_process};
 use crate::raw::{Assert, Window};
@@ -66,6 +67,54 @@ fn lengths_that_cannot_be() {
     }
 }
 
+/// Of what one rank has for another: a length, and blocks that are none.
+#[test]
+fn blocks_of_data_that_cannot_be() {
+    let garbage = |bytes: &[u8]| {
+        let len = bytes.len() as u64;
+        let told = |world: &Communicator, _: &Context| {
+            let call = Call::new("alltoallv").of_any::<u8>();
+            let mut carrier = world.begin("alltoallv", call, Ok(())).unwrap();
+            let _ = carrier.allgather(&len.to_ne_bytes(), &[8; 2]);
+            // The other has a label of 16 bytes, and 9 more.
+            let _ = carrier.allgather(bytes, &[25, bytes.len()]);
+        };
+        honest_and_hostile(|world| world.alltoallv(&[vec![], vec![1_u8; 9]]), told)
+    };
+    // From rank 1 to rank 0, of no bytes: then there is none to itself that is wrong.
+    let block = |from: u32, to: u32, len: u64| {
+        [
+            &from.to_ne_bytes()[..],
+            &to.to_ne_bytes(),
+            &len.to_ne_bytes(),
+        ]
+        .concat()
+    };
+    assert_eq!(garbage(&block(1, 0, 0)).unwrap(), [[0_u8; 0]; 2]);
+    for wrong in [
+        block(1, 2, 0),
+        block(7, 0, 0),
+        block(1, 0, 1),
+        block(1, 0, u64::MAX),
+    ] {
+        assert!(is_garbled_by_one(garbage(&wrong)), "{wrong:?}");
+    }
+    assert!(
+        is_garbled_by_one(garbage(&block(1, 0, 0)[..15])),
+        "half a label"
+    );
+    for missing in [block(1, 1, 0), block(0, 0, 0)] {
+        assert!(garbage(&missing).is_err(), "{missing:?}");
+    }
+    let told = |world: &Communicator, _: &Context| {
+        let call = Call::new("alltoallv").of_any::<u8>();
+        let mut carrier = world.begin("alltoallv", call, Ok(())).unwrap();
+        let _ = carrier.allgather(&u64::MAX.to_ne_bytes(), &[8; 2]);
+    };
+    let got = honest_and_hostile(|world| world.alltoallv(&[vec![], vec![1_u8; 9]]), told);
+    assert!(is_garbled_by_one(got));
+}
+
 /// More than there is memory for, though no more than an object may have.
 #[test]
 fn more_data_than_there_is_room_for() {
@@ -81,7 +130,7 @@ fn more_data_than_there_is_room_for() {
 fn blocks_that_cannot_be() {
     for at in [u64::MAX, u64::MAX - 63, 8, 1 << 40] {
         let told = |world: &Communicator, _: &Context| {
-            let _ = world.agree("dup", Ok(at));
+            let _ = world.agree_on("dup", Ok(at));
         };
         let got = honest_and_hostile(|world| world.dup().map(drop), told);
         assert!(is_garbled_by_one(got), "{at:#x}");
@@ -159,6 +208,8 @@ fn work(context: &Arc<Context>) -> Result<()> {
     for turn in 0..20 {
         world.allgatherv(&vec![me; turn * 100])?;
         world.bcast(&mut [0_u8; 9000], 0)?;
+        world.alltoallv(&[vec![me; turn], vec![me; 3 * turn]])?;
+        world.scan(&[me], Op::Sum)?;
         let part = world.split(Some(0), 0)?;
         drop(part);
         let window = Window::allocate(&world, 4096, 8, &Info::new())?;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::algorithms::in_order;
 use super::barrier::{Barrier, barrier_bytes};
+use super::blocks::RankBlocks;
 use super::by_host::ByHost;
 use super::call::Call;
 use super::carrier::Carrier;
@@ -145,6 +146,21 @@ impl Carrier for Engine {
         Ok(in_order(&all, hosts.ranks_by_host(None), lens))
     }
 
+    /// What is for other hosts goes by the leaders.
+    fn alltoall(&mut self, blocks: RankBlocks) -> Result<RankBlocks> {
+        let Some(hosts) = self.hosts.clone() else {
+            return self.here().alltoall(blocks, |to| to);
+        };
+        let ring = self.here.ring.clone();
+        let place = |to| ring.place_of(to).unwrap_or(LEADER);
+        let mut held = self.here().alltoall(blocks, place)?;
+        if let Some(leaders) = &mut self.leaders {
+            let walk = &mut leaders.with(&mut self.core);
+            held = walk.alltoall(held, |to| hosts.host_of(to))?;
+        }
+        self.here().alltoall(held, place)
+    }
+
     fn reduce(
         &mut self,
         bytes: &mut [u8],
@@ -225,6 +241,8 @@ mod tests {
                         let alike = world.gather(&[rank, root], root).unwrap();
                         let pairs = (0..size).flat_map(|rank| [rank, root]);
                         assert_eq!(alike, if at_root { pairs.collect() } else { vec![] });
+                        let parts = if at_root { &every[..] } else { &[] };
+                        assert_eq!(world.scatterv(parts, root).unwrap(), part(rank));
                         let sum = world.reduce(&[1_u64, rank.into()], Op::Sum, root).unwrap();
                         let sums = [u64::from(size), (0..u64::from(size)).sum()];
                         assert_eq!(sum, if at_root { sums.to_vec() } else { vec![] });
@@ -233,6 +251,11 @@ mod tests {
                     let numbers: Vec<u32> = (0..size).collect();
                     assert_eq!(world.allgather(&[rank]).unwrap(), numbers);
                     assert_eq!(world.allreduce(&[rank], Op::Max).unwrap(), [size - 1]);
+                    assert_eq!(world.scan(&[rank], Op::Max).unwrap(), [rank]);
+                    let pair = |from: u32, to: u32| [part(from), part(to)].concat();
+                    let outgoing: Vec<_> = (0..size).map(|to| pair(rank, to)).collect();
+                    let incoming: Vec<_> = (0..size).map(|from| pair(from, rank)).collect();
+                    assert_eq!(world.alltoallv(&outgoing).unwrap(), incoming);
                     // Communicators of some ranks have hosts of their own.
                     let part = world
                         .split(Some(rank % 2), -(rank as i32))

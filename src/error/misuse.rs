@@ -59,6 +59,14 @@ pub enum Misuse {
         other: u64,
         side: &'static str,
     },
+    #[error("{count} elements cannot be cut into equal parts for {ranks} ranks")]
+    UnequalParts { count: u64, ranks: u32 },
+    #[error("there are {found} parts for {ranks} ranks, each of which gets one")]
+    PartCount { found: u64, ranks: u32 },
+    #[error("no grid of {dims:?} has {ranks} ranks (0: as many as fit)")]
+    NoGrid { ranks: u32, dims: Vec<u32> },
+    #[error("coordinates {coords:?} are outside of a grid of {dims:?}")]
+    OutsideGrid { coords: Vec<u32>, dims: Vec<u32> },
     #[error("{len} bytes are no whole number of elements of {ty}, of {extent} bytes each")]
     PartOfElement {
         len: u64,
@@ -205,6 +213,8 @@ impl Misuse {
             | Self::BadSize { .. } => ErrorClass::Size,
             Self::CountOverflow { .. }
             | Self::LengthsDiffer { .. }
+            | Self::UnequalParts { .. }
+            | Self::PartCount { .. }
             | Self::PartOfElement { .. } => ErrorClass::Count,
             Self::OutOfStep => ErrorClass::Comm,
             Self::BrokenPromise { .. } | Self::BadUnit { .. } => ErrorClass::Disp,
@@ -221,6 +231,8 @@ impl Misuse {
             Self::Datatype(misuse) => misuse.class(),
             Self::NullBuffer { .. } => ErrorClass::Buffer,
             Self::Mismatch { .. }
+            | Self::NoGrid { .. }
+            | Self::OutsideGrid { .. }
             | Self::BadAlignment { .. }
             | Self::BlockCount { .. }
             | Self::BlockLength { .. }

@@ -319,7 +319,7 @@ fn exchange(
     operation: &'static str,
     prepared: Result<Prepared>,
 ) -> Result<(Prepared, Vec<Entry>)> {
-    let told = comm.agree(operation, prepared.as_ref().map(|own| own.entry));
+    let told = comm.agree_on(operation, prepared.as_ref().map(|own| own.entry));
     let own = prepared?;
     let entries = match told {
         Ok(entries) => entries,

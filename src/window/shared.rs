@@ -117,7 +117,7 @@ impl Window {
             let Common { flags, granularity } = hints.common;
             [size as u64, flags, granularity]
         });
-        let agreed = comm.agree(created.operation, mine);
+        let agreed = comm.agree_on(created.operation, mine);
         let mut hints = prepared?;
         let all = agreed?;
         let common = |&[_, flags, granularity]: &[u64; 3]| Common { flags, granularity };
@@ -243,7 +243,7 @@ fn allocate_for_all(
             .map_or(RemoteRegion::default(), Region::remote);
         [remote.address, remote.len, remote.rkey]
     });
-    let told = comm.agree(operation, told);
+    let told = comm.agree_on(operation, told);
     let region = mine?;
     let [address, len, rkey] = told?[0];
     Ok((RemoteRegion { address, len, rkey }, region))

@@ -94,6 +94,14 @@ const CALLS: &[Call] = &[
     ("split of 3 elements of 8 bytes", |comm| {
         comm.split(Some(0), 0).map(drop)
     }),
+    ("scatter of elements of 1 byte with root 0", |comm| {
+        comm.scatter(&vec![0_u8; comm.size() as usize], 0).map(drop)
+    }),
+    ("alltoallv of elements of 1 byte", |comm| {
+        let parts = vec![vec![0_u8]; comm.size() as usize];
+        comm.alltoallv(&parts).map(drop)
+    }),
+    ("agree", |comm| comm.agree(Ok::<_, String>(()))),
     ("split_shared", |comm| comm.split_shared(0).map(drop)),
 ];
 
@@ -174,7 +182,8 @@ fn one_rank_has_wrong_arguments(job: &Job) -> Outcome {
         let root = if me == odd { size + 5 } else { 0 };
         let op = if me == odd { Op::Bxor } else { Op::Sum };
         type Try<'a> = &'a dyn Fn(&Communicator) -> Result<()>;
-        let calls: [(ErrorClass, &str, Try<'_>); 5] = [
+        let parts = vec![vec![0_u8]; size as usize + usize::from(me == odd)];
+        let calls: [(ErrorClass, &str, Try<'_>); 7] = [
             (ErrorClass::Rank, "bcast", &|comm| {
                 comm.bcast(&mut [0_u8], root)
             }),
@@ -190,10 +199,17 @@ fn one_rank_has_wrong_arguments(job: &Job) -> Outcome {
             (ErrorClass::Op, "allreduce", &|comm| {
                 comm.allreduce(&[0_f64], op).map(drop)
             }),
+            (ErrorClass::Count, "alltoallv", &|comm| {
+                comm.alltoallv(&parts).map(drop)
+            }),
+            (ErrorClass::Count, "scatterv", &|comm| {
+                comm.scatterv(&parts, odd).map(drop)
+            }),
         ];
         for (class, name, call) in calls {
             let cause = match class {
                 ErrorClass::Op => "Bxor is not defined for f64".to_owned(),
+                ErrorClass::Count => format!("there are {} parts for {size} ranks", size + 1),
                 _ => format!("rank {} is not one of these {size} ranks", size + 5),
             };
             let culprit = format!("rank {odd} failed: {name}: ");

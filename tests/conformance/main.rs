@@ -34,6 +34,7 @@ mod notify;
 mod operations;
 mod ops;
 mod origins;
+mod parts;
 mod passive;
 mod proc_null;
 mod pscw;
@@ -83,6 +84,7 @@ fn cases(device: &str) -> Vec<Case> {
         lifetime::CASES,
         communicators::CASES,
         collectives::CASES,
+        parts::CASES,
         disagree::CASES,
         misuse::CASES,
         proc_null::CASES,

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use transom::launcher::{self, Launch};
-use transom::{Communicator, Job};
+use transom::{Communicator, ErrorKind, Job, PeerError};
 
 /// Why a rank ends early.
 #[derive(Debug)]
@@ -45,20 +45,14 @@ impl fmt::Display for Failure {
 /// # Errors
 /// Any rank's error, or the ranks cannot talk to each other.
 pub fn agree<T, E: Into<Failure>>(comm: &Communicator, mine: Result<T, E>) -> Result<T, Failure> {
-    let mine = mine.map_err(Into::into);
-    let message = match &mine {
-        Ok(_) => String::new(),
-        Err(error) => error.to_string(),
-    };
-    let messages = comm.allgatherv(message.as_bytes())?;
-    let failed = (0..).zip(messages).find(|(_, message)| !message.is_empty());
-    match failed {
-        Some((rank, message)) => Err(Failure::Agreed {
-            rank,
-            message: String::from_utf8_lossy(&message).into_owned(),
-        }),
-        None => mine,
-    }
+    comm.agree(mine.map_err(Into::into))
+        .map_err(|error| match error.kind() {
+            ErrorKind::Peer(PeerError::Failed { rank, message, .. }) => Failure::Agreed {
+                rank: *rank,
+                message: message.clone(),
+            },
+            _ => error.into(),
+        })
 }
 
 /// The option of programs that start their ranks themselves.
