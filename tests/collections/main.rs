@@ -1,6 +1,8 @@
 //! The collections, on real ranks, against serial models. This binary is also the program of the ranks: a test
 //! starts it under `transom run`, with the name of the scenario that they are to play.
 
+mod arenas;
+mod deques;
 mod maps;
 mod random;
 
@@ -58,7 +60,11 @@ impl Scenario {
 }
 
 fn main() {
-    let topics = [("maps", maps::scenarios())];
+    let topics = [
+        ("arenas", arenas::scenarios()),
+        ("deques", deques::scenarios()),
+        ("maps", maps::scenarios()),
+    ];
     if let Some(name) = environment::case() {
         let mut scenarios = topics.iter().flat_map(|(_, scenarios)| scenarios);
         let scenario = scenarios.find(|scenario| scenario.name == name).unwrap();

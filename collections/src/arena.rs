@@ -1,0 +1,235 @@
+//! Pointers to elements of any rank, and the memory that they point into.
+
+use std::fmt;
+
+use bytemuck::{Pod, Zeroable};
+use transom::{Communicator, Element, Session, Window};
+
+use crate::agree::agree;
+use crate::error::{Error, Result};
+
+/// Where an element of an [`Arena`] is: a rank, and an index in its part. It is a plain value of eight bytes, which elements
+/// of windows, arenas and maps can contain, as a link to another element.
+///
+/// It says nothing about the arena, nor the type of its elements, so that an element can point to others of its own type:
+/// use it with the arena that it came from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Zeroable, Pod)]
+#[repr(transparent)]
+pub struct GlobalPtr {
+    /// The index, above a rank and 1; 0 for nobody.
+    word: u64,
+}
+
+impl GlobalPtr {
+    const RANK_BITS: u32 = 24;
+
+    /// Points nowhere, as zeroed memory does.
+    pub const NULL: Self = Self { word: 0 };
+
+    /// Local. The element `index` of the part of `rank`. `None` where either is too large: 2^24 − 1 ranks, and 2^40
+    /// elements of each, can be pointed to.
+    #[must_use]
+    pub fn new(rank: u32, index: usize) -> Option<Self> {
+        let (rank, index) = (u64::from(rank) + 1, index as u64);
+        let fits = rank >> Self::RANK_BITS == 0 && index >> (64 - Self::RANK_BITS) == 0;
+        fits.then_some(Self {
+            word: index << Self::RANK_BITS | rank,
+        })
+    }
+
+    /// Local. Whether it points nowhere.
+    #[must_use]
+    pub fn is_null(self) -> bool {
+        self.word == 0
+    }
+
+    /// Local. Whose part it points into; `None` if it is null.
+    #[must_use]
+    pub fn rank(self) -> Option<u32> {
+        (self.word as u32 & ((1 << Self::RANK_BITS) - 1)).checked_sub(1)
+    }
+
+    /// Local. The index in that part.
+    #[must_use]
+    pub fn index(self) -> usize {
+        (self.word >> Self::RANK_BITS) as usize
+    }
+
+    /// Local. The element `count` behind this one. `None` if this is null, or too large an index comes out.
+    #[must_use]
+    pub fn offset(self, count: usize) -> Option<Self> {
+        Self::new(self.rank()?, self.index().checked_add(count)?)
+    }
+
+    /// Local. As a number, for a window of numbers: 0 is null.
+    #[must_use]
+    pub fn to_bits(self) -> u64 {
+        self.word
+    }
+
+    /// Local. What [`GlobalPtr::to_bits`] returned.
+    #[must_use]
+    pub fn from_bits(word: u64) -> Self {
+        Self { word }
+    }
+}
+
+impl fmt::Debug for GlobalPtr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.rank() {
+            Some(rank) => write!(f, "GlobalPtr({rank}, {})", self.index()),
+            None => f.write_str("GlobalPtr(null)"),
+        }
+    }
+}
+
+/// Elements on every rank, from which any rank allocates anywhere, and links to each other by [`GlobalPtr`]: lists, trees,
+/// values of different lengths. What was allocated is freed with the arena, all at once.
+///
+/// ```
+/// use bytemuck::{Pod, Zeroable};
+/// use transom::Job;
+/// use transom_collections::{Arena, GlobalPtr};
+///
+/// #[derive(Clone, Copy, Pod, Zeroable)]
+/// #[repr(C)]
+/// struct Node {
+///     value: u64,
+///     next: GlobalPtr,
+/// }
+///
+/// # fn main() -> transom_collections::Result<()> {
+/// let job = Job::init()?;
+/// let arena = Arena::<Node>::new(job.world(), 100)?;
+/// let mut list = GlobalPtr::NULL;
+/// for value in 0..3 {
+///     let node = arena.alloc(0, 1)?;
+///     arena.write(node, &[Node { value, next: list }])?;
+///     list = node;
+/// }
+/// let mut values = Vec::new();
+/// while !list.is_null() {
+///     let node = arena.read(list)?;
+///     values.push(node.value);
+///     list = node.next;
+/// }
+/// assert_eq!(values, [2, 1, 0]);
+/// arena.free()
+/// # }
+/// ```
+///
+/// # When a rank dies
+/// Operations on its part fail with an error that names it; others go on, until a collective call finds it missing.
+pub struct Arena<T: Element> {
+    elements: Session<'static, T>,
+    /// How many elements of each part are allocated.
+    allocated: Session<'static, u64>,
+    capacity: usize,
+}
+
+impl<T: Element> Arena<T> {
+    /// Collective. Room for `capacity` elements on each rank.
+    ///
+    /// # Errors
+    /// On every rank if one rank fails: `capacity` is another one elsewhere or more than a [`GlobalPtr`] can point to, sizes
+    /// of elements differ, out of memory, a rank that died or left.
+    pub fn new(comm: &Communicator, capacity: usize) -> Result<Self> {
+        const OPERATION: &str = "Arena::new";
+        agree(
+            comm,
+            OPERATION,
+            [capacity, size_of::<T>()],
+            |[capacity, size]| format!("room for {capacity} elements of {size} bytes"),
+        )?;
+        if GlobalPtr::new(comm.size(), capacity).is_none() {
+            return Err(Error::BadArgument {
+                operation: OPERATION,
+                what: format!(
+                    "{capacity} elements on {} ranks cannot be pointed to",
+                    comm.size()
+                ),
+            });
+        }
+        Ok(Self {
+            elements: Window::allocate(comm, capacity)?
+                .into_owned()
+                .into_session()?,
+            allocated: Window::allocate(comm, 1)?.into_owned().into_session()?,
+            capacity,
+        })
+    }
+
+    /// One-sided. Allocates `count` elements, one behind the other, in the part of `rank`: all bytes are zero.
+    ///
+    /// # Errors
+    /// [`Error::Full`]; `rank` is not one of the ranks, or died.
+    pub fn alloc(&self, rank: u32, count: usize) -> Result<GlobalPtr> {
+        let full = Error::Full {
+            operation: "Arena::alloc",
+            rank,
+            capacity: self.capacity,
+        };
+        let mut at = self.allocated.load(rank, 0)?;
+        loop {
+            let end = at.saturating_add(count as u64);
+            if end > self.capacity as u64 {
+                return Err(full);
+            }
+            match self.allocated.compare_swap(rank, 0, at, end)? {
+                old if old == at => break,
+                old => at = old,
+            }
+        }
+        GlobalPtr::new(rank, at as usize).ok_or(full)
+    }
+
+    /// One-sided. The element that `from` points to.
+    ///
+    /// # Errors
+    /// `from` is null, or points to no element of this arena; its rank died.
+    pub fn read(&self, from: GlobalPtr) -> Result<T> {
+        let (rank, at) = place("Arena::read", from)?;
+        Ok(self.elements.get_value(rank, at)?)
+    }
+
+    /// One-sided. `count` elements from the one on that `from` points to.
+    ///
+    /// # Errors
+    /// As for [`Arena::read`].
+    pub fn read_vec(&self, from: GlobalPtr, count: usize) -> Result<Vec<T>> {
+        let (rank, at) = place("Arena::read_vec", from)?;
+        Ok(self.elements.get_vec(rank, at, count)?)
+    }
+
+    /// One-sided. Copies `elements` to where `to` points.
+    ///
+    /// # Errors
+    /// As for [`Arena::read`].
+    pub fn write(&self, to: GlobalPtr, elements: &[T]) -> Result<()> {
+        let (rank, at) = place("Arena::write", to)?;
+        Ok(self.elements.put_blocking(rank, at, elements)?)
+    }
+
+    /// Local. The elements, for atomic operations and batches, by [`GlobalPtr::rank`] and [`GlobalPtr::index`].
+    #[must_use]
+    pub fn session(&self) -> &Session<'static, T> {
+        &self.elements
+    }
+
+    /// Collective. Frees the arena and all that was allocated there.
+    ///
+    /// # Errors
+    /// A rank died or left: then the memory is leaked.
+    pub fn free(self) -> Result<()> {
+        self.allocated.free()?;
+        Ok(self.elements.free()?)
+    }
+}
+
+fn place(operation: &'static str, pointer: GlobalPtr) -> Result<(u32, usize)> {
+    let null = || Error::BadArgument {
+        operation,
+        what: "a null pointer".to_owned(),
+    };
+    Ok((pointer.rank().ok_or_else(null)?, pointer.index()))
+}
