@@ -46,30 +46,60 @@ fn no_rank(operation: &'static str, number: i128, size: u32) -> Error {
     Error::new(operation, misuse)
 }
 
-macro_rules! numbers {
-    ($($number:ty),*) => {
-        $(impl sealed::Sealed for $number {}
+impl sealed::Sealed for u32 {}
+impl sealed::Sealed for usize {}
+impl sealed::Sealed for i32 {}
 
-        impl IntoRank for $number {
-            #[inline]
-            fn into_rank(self, operation: &'static str, size: u32) -> Result<u32> {
-                match u32::try_from(self) {
-                    Ok(rank) if rank < size => Ok(rank),
-                    _ => Err(no_rank(operation, self as i128, size)),
-                }
-            }
+impl IntoRank for u32 {
+    #[inline]
+    fn into_rank(self, operation: &'static str, size: u32) -> Result<u32> {
+        match self < size {
+            true => Ok(self),
+            false => Err(no_rank(operation, self.into(), size)),
         }
-
-        impl IntoTarget for $number {
-            #[inline]
-            fn into_target(self, operation: &'static str, size: u32) -> Result<Option<u32>> {
-                self.into_rank(operation, size).map(Some)
-            }
-        })*
-    };
+    }
 }
 
-numbers!(u32, usize, i32);
+impl IntoRank for usize {
+    #[inline]
+    fn into_rank(self, operation: &'static str, size: u32) -> Result<u32> {
+        match u32::try_from(self) {
+            Ok(rank) if rank < size => Ok(rank),
+            _ => Err(no_rank(operation, self as i128, size)),
+        }
+    }
+}
+
+impl IntoRank for i32 {
+    #[inline]
+    fn into_rank(self, operation: &'static str, size: u32) -> Result<u32> {
+        match u32::try_from(self) {
+            Ok(rank) if rank < size => Ok(rank),
+            _ => Err(no_rank(operation, self.into(), size)),
+        }
+    }
+}
+
+impl IntoTarget for u32 {
+    #[inline]
+    fn into_target(self, operation: &'static str, size: u32) -> Result<Option<u32>> {
+        self.into_rank(operation, size).map(Some)
+    }
+}
+
+impl IntoTarget for usize {
+    #[inline]
+    fn into_target(self, operation: &'static str, size: u32) -> Result<Option<u32>> {
+        self.into_rank(operation, size).map(Some)
+    }
+}
+
+impl IntoTarget for i32 {
+    #[inline]
+    fn into_target(self, operation: &'static str, size: u32) -> Result<Option<u32>> {
+        self.into_rank(operation, size).map(Some)
+    }
+}
 
 impl sealed::Sealed for Option<u32> {}
 

@@ -9,8 +9,16 @@ use super::{BasicType, Complex, ValueIndex};
 ///
 /// All ranks of a job must run the same program on the same architecture, so that they agree on
 /// the layout.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be an element of windows and collectives",
+    label = "this is no element",
+    note = "elements are integers, floats, arrays of elements, and structs that derive `bytemuck::Pod` and \
+            `bytemuck::Zeroable`: they have no padding, no references and no invalid values, as `bool` has"
+)]
 pub trait Element: Pod + Send + Sync {}
 
+// Else the compiler names `Pod`, of another crate, in place of this trait.
+#[diagnostic::do_not_recommend]
 impl<T: Pod + Send + Sync> Element for T {}
 
 mod sealed {
@@ -20,6 +28,12 @@ mod sealed {
 
 /// Types that accumulate works on: integers, floats, complex numbers, and values with their index.
 /// Which operations are defined for a type, [`Op`](crate::Op) says.
+#[diagnostic::on_unimplemented(
+    message = "no accumulate is defined for `{Self}`",
+    label = "elements that accumulates cannot combine",
+    note = "accumulates, `load` and `store` are for integers of up to 64 bits but `usize` and `isize`, `f32`, `f64`, \
+            `Complex` and `ValueIndex`"
+)]
 pub trait Accumulate: Element + sealed::Sealed {
     /// The predefined type.
     const TYPE: BasicType;
@@ -27,6 +41,11 @@ pub trait Accumulate: Element + sealed::Sealed {
 
 /// Types that [`fetch_add`](crate::Target::fetch_add) and [`compare_swap`](crate::Target::compare_swap) work
 /// on: the integers.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no fetch_add and compare_swap",
+    label = "these atomics are for integers",
+    note = "they are for integers of up to 64 bits but `usize` and `isize`; for other types there is `fetch_and_op`"
+)]
 pub trait Atomic: Accumulate {}
 
 macro_rules! accumulate {

@@ -3,6 +3,12 @@
 use super::{Element, Op};
 
 /// Types that [`reduce`](crate::Communicator::reduce) works on.
+#[diagnostic::on_unimplemented(
+    message = "collectives cannot combine values of `{Self}`",
+    label = "values that cannot be combined",
+    note = "integers, floats, `Complex` and `ValueIndex` can be combined, and types that implement `Reduce`; for `bool` there are \
+            `Communicator::all` and `Communicator::any`"
+)]
 pub trait Reduce: Element {
     /// `a op b`, or `None` where the operation is not defined for the type.
     fn combine(op: Op, a: Self, b: Self) -> Option<Self>;
