@@ -17,9 +17,7 @@ fn main() -> Result<()> {
         for (round, message) in (1..).zip(&messages) {
             everyone.target(right)?.put_notify(0, message, COME)?;
             epoch.wait_notify(COME, round)?;
-            let mut found = [0; 4];
-            everyone.target(rank)?.get_blocking(0, &mut found)?;
-            assert_eq!(found, *message);
+            assert_eq!(epoch.read_own(0..4)?, message);
             // Only now may the left one put its next message there.
             everyone.target(left)?.put_notify(0, &[], READ)?;
             epoch.wait_notify(READ, round)?;

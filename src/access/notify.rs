@@ -10,6 +10,8 @@ use rdma_sys_shim::memory::copy;
 use super::PROC_NULL;
 use super::put_get::Way;
 use super::request::{Request, Until};
+use super::rows::put_row;
+use crate::datatype::Row;
 use crate::error::{Error, Misuse, PeerError, Result};
 use crate::liveness::Awaited;
 use crate::memory::displacement::Displacement;
@@ -214,6 +216,32 @@ impl Window {
             false => Ok(()),
         }
     }
+}
+
+/// One-sided. As [`put_row`], and then raises the target's notification counter `counter` by 1, as
+/// [`Window::put_notify`] does.
+///
+/// # Errors
+/// As for [`put_row`]; the target has no such counter. Then nothing is put.
+///
+/// # Safety
+/// As for [`put_row`].
+pub unsafe fn put_notify_row(
+    window: &Window,
+    aim: Aim,
+    origin: *const u8,
+    near: Row,
+    far: Row,
+    counter: u32,
+) -> Result<()> {
+    if aim.rank == PROC_NULL {
+        return Ok(());
+    }
+    window.team.check_rank(aim.operation, aim.rank)?;
+    window.check_counter(aim, counter)?;
+    // SAFETY: the caller's promise.
+    unsafe { put_row(window, aim, origin, near, far)? };
+    window.on(aim).notify(counter)
 }
 
 impl OnTarget<'_> {

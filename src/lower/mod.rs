@@ -76,11 +76,11 @@ pub use combine::{combine, combine_raw};
 pub use memory::Memory;
 pub use walk::Walk;
 pub use window::{
-    check_liveness, complete, flush, give_up, in_job, is_concurrent, release, synchronise,
-    synchronise_to_close, synchronise_to_open, tolerate_locks,
+    check_liveness, complete, flush, give_up, in_job, is_concurrent, read_memory, release,
+    synchronise, synchronise_to_close, synchronise_to_open, tolerate_locks,
 };
 
-pub use crate::access::{accumulate_row, get_row, put_row, rget_row, rput_row};
+pub use crate::access::{accumulate_row, get_row, put_notify_row, put_row, rget_row, rput_row};
 pub use crate::datatype::Row;
 pub use crate::sync::{check_groups, free_with, quiesce, try_free_after, unlock_everything};
 pub use crate::terms::Aim;

@@ -1,5 +1,7 @@
 //! Windows, beyond the calls of MPI: what epochs of another shape are made of.
 
+use rdma_sys_shim::memory;
+
 use crate::access::PROC_NULL;
 use crate::comm::Purpose;
 use crate::error::{AbortCause, Error, Misuse, Result};
@@ -59,6 +61,17 @@ pub fn complete(window: &Window, aim: Aim) -> Result<()> {
 #[inline]
 pub fn release(window: &Window, aim: Aim) -> Result<()> {
     on_target(window, aim, |on| on.flush_locally())
+}
+
+/// Local. Copies `to.len()` bytes of window memory, which other ranks may write to meanwhile: then they are any
+/// bytes. What a notification that this rank has waited for says to be there is there.
+///
+/// # Safety
+/// There are as many bytes at `from`, in a window's memory that is mapped here, and no reference to them through
+/// which this process writes.
+pub unsafe fn read_memory(from: *const u8, to: &mut [u8]) {
+    // SAFETY: the caller's promise of the source; the destination is borrowed uniquely, and so elsewhere.
+    unsafe { memory::copy(to.as_mut_ptr(), from, to.len()) };
 }
 
 /// Local. Now and then looks whether the target lives and the job goes on, as a flush does: for calls that a

@@ -57,7 +57,7 @@ pub enum Exchange {}
 /// # }
 /// ```
 pub struct Epoch<'op, 'env: 'op, T, Mode> {
-    state: &'op State<'op>,
+    pub(super) state: &'op State<'op>,
     /// Invariant in both lifetimes, neither `Send` nor `Sync`.
     marker: PhantomData<*mut (&'op (), &'env (), T, Mode)>,
 }

@@ -34,7 +34,8 @@
 //! ranks together. So a session may be forgotten, and closed by its borrow's end alone. Its `lock_all` takes no locks:
 //! epochs of locks, in which a lock could conflict, begin behind such a barrier only.
 //! A put from the own part ([`Target::put_own`]) reads memory of which there is no reference: before
-//! `local_mut` lends it, such puts are completed, and from then until the unlock they are refused.
+//! `local_mut` lends it, such puts are completed, and from then until the unlock they are refused. So is
+//! [`Epoch::read_own`], which copies it as a get does, without a lock.
 //!
 //! **Values.** An [`Element`](crate::Element) has no padding and no invalid values, so bytes that
 //! ranks race on are unspecified elements, and nothing worse. Copies to and from window memory are

@@ -1,10 +1,11 @@
 //! This rank's own part inside of an epoch: as the origin of puts, and lent under its exclusive lock.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::strided::rows;
 use super::window::{own_part, zeroed};
-use super::{Region, Target};
+use super::{Epoch, Region, Target};
 use crate::lower::{self, Row, error, not_forked};
 use crate::raw::PROC_NULL;
 use crate::{Element, EpochState, Misuse, Result};
@@ -44,6 +45,12 @@ impl OwnPart {
 
     /// A put begins to read it.
     fn read(&self, operation: &'static str) -> Result<()> {
+        self.check_not_lent(operation)?;
+        self.is_read.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn check_not_lent(&self, operation: &'static str) -> Result<()> {
         if self.is_lent.load(Ordering::Relaxed) {
             let misuse = Misuse::Epoch {
                 needs: "it reads this rank's own part",
@@ -51,8 +58,31 @@ impl OwnPart {
             };
             return Err(error(operation, misuse));
         }
-        self.is_read.store(true, Ordering::Relaxed);
         Ok(())
+    }
+}
+
+impl<T: Element, Mode> Epoch<'_, '_, T, Mode> {
+    /// Local. The elements `range` of this rank's own part, copied, under no lock: after
+    /// [`Epoch::wait_notify`], what was put before the notification. Elements that others change meanwhile are
+    /// as they were at some time, or in parts.
+    ///
+    /// # Errors
+    /// Elements past the end of the part, no memory for the vector, or
+    /// [`Lock::local_mut`](super::Lock::local_mut) lends the own part: read its slice, or unlock it first.
+    pub fn read_own(&self, range: Range<usize>) -> Result<Vec<T>> {
+        const OPERATION: &str = "read_own";
+        not_forked(OPERATION)?;
+        self.state.own.check_not_lent(OPERATION)?;
+        let raw = self.state.raw;
+        let own = Target::<T, Mode>::new(OPERATION, self.state, raw.rank())?;
+        own.check_range(OPERATION, range.start, range.len())?;
+        let mut elements: Vec<T> = zeroed(OPERATION, range.len())?;
+        let start = own_part::<T>(raw).0.as_ptr().wrapping_add(range.start);
+        // SAFETY: the range is inside our registered memory, which stays until the window is freed. There is no
+        // reference to it: none outside of a `Lock` lives in an epoch, and none is lent by one.
+        unsafe { lower::read_memory(start.cast(), bytemuck::cast_slice_mut(&mut elements)) };
+        Ok(elements)
     }
 }
 

@@ -234,6 +234,25 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
         unsafe { self.put_region("put_strided", to.into(), src, from.into()) }
     }
 
+    /// One-sided. As [`Target::put_strided`], and then raises the target's notification counter `counter` by 1, as
+    /// [`Target::put_notify`] does.
+    ///
+    /// # Errors
+    /// As for [`Target::put_strided`]; the target has no such counter: then nothing is put.
+    pub fn put_notify_strided(
+        &self,
+        to: impl Into<Region>,
+        src: &'op [T],
+        from: impl Into<Region>,
+        counter: u32,
+    ) -> Result<()> {
+        const OPERATION: &str = "put_notify_strided";
+        let (near, far) = rows::<T>(OPERATION, from.into(), src.len(), to.into())?;
+        let (aim, origin) = (self.aim(OPERATION), src.as_ptr().cast());
+        // SAFETY: as for `put_strided`; the row is inside the slice.
+        unsafe { lower::put_notify_row(self.raw, aim, origin, near, far, counter) }
+    }
+
     /// One-sided. Copies the elements `from` of the target's part to the elements `to` of `dst`, one
     /// by one in their order (MPI-4.1, section 12.3.2).
     ///

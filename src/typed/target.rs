@@ -213,7 +213,7 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
     }
 
     /// What a get checks, before there is a buffer for it.
-    fn check_range(&self, operation: &'static str, at: usize, len: usize) -> Result<()> {
+    pub(super) fn check_range(&self, operation: &'static str, at: usize, len: usize) -> Result<()> {
         if self.rank == PROC_NULL {
             return Ok(());
         }
