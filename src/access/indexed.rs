@@ -14,6 +14,7 @@ use super::elementwise::{self, Fetching};
 use super::layout_work::{ElementBlock, LayoutWork};
 use super::post::Poster;
 use super::put_get::Way;
+use super::spot::Use;
 use super::work::Work;
 use crate::datatype::{AtomicWidths, BasicType, Op, Piece, Span};
 use crate::diagnostics::OperationKind;
@@ -27,8 +28,17 @@ use crate::window::{OnTarget, Window};
 /// So many elements are updated before work on many elements, or another rank that waits for the lock, may come.
 const AT_A_TIME: usize = 256;
 
+/// So many elements are divided by target at a time.
+const DIVIDED: usize = 16 << 10;
+
 /// Rank and displacement of each element.
 type Places<'a> = &'a [(u32, usize)];
+
+/// Of a target: below which displacements an element is mapped, and whether it is accessed by a loop there.
+struct MappedPart {
+    limit: u64,
+    in_loop: bool,
+}
 
 impl Window {
     /// One-sided. Copies elements of `len` bytes, one after the other from `origin` on, to `places`: rank and displacement
@@ -127,8 +137,7 @@ impl Window {
         places: Places<'_>,
     ) -> Result<()> {
         let whole = byte_len(operation, places.len(), len)?;
-        let in_place = |target: &Target, _| way.is_in_place(target);
-        let all_mapped = self.check_list(operation, places, (BasicType::Byte, len), in_place)?;
+        let all_mapped = self.check_list(operation, places, len, Use::Moved(way))?;
         let is_nobody = |&(rank, _): &(u32, usize)| rank == PROC_NULL;
         if len == 0 || places.iter().all(is_nobody) {
             return Ok(());
@@ -180,36 +189,60 @@ impl Window {
         each.filter_map(move |(index, place)| Some((index, found(place)?)))
     }
 
-    /// Checks each place for an element of a type, of so many bytes, and enters its target. Whether all are mapped, and
-    /// `in_place` says of each that it is accessed there.
-    #[inline(always)]
+    /// Checks each place for an element of so many bytes, and enters its target. Whether all are accessed by a loop.
     fn check_list(
         &self,
         operation: &'static str,
         places: Places<'_>,
-        (ty, len): (BasicType, usize),
-        in_place: impl Fn(&Target, *mut u8) -> bool,
+        len: usize,
+        usage: Use,
     ) -> Result<bool> {
-        let mut all_mapped = true;
+        let parts = self.mapped_parts(places.len(), len, usage);
+        let mut all_in_loop = true;
         for (index, &(rank, disp)) in places.iter().enumerate() {
-            let target = match self.open_target(rank) {
-                Some(target) => target,
-                None if rank == PROC_NULL => continue,
-                None => {
-                    let entered = self.enter(Aim::new(operation, rank));
-                    let on = entered.map_err(|error| error.at_place(index, rank, disp))?;
-                    on.target
+            match parts.get(rank as usize) {
+                Some(part) if (disp as u64) < part.limit => all_in_loop &= part.in_loop,
+                _ if rank == PROC_NULL => {}
+                _ => {
+                    let aim = Aim::new(operation, rank);
+                    let checked = self.check_place(aim, disp, len, usage);
+                    all_in_loop &= checked.map_err(|error| error.at_place(index, rank, disp))?;
                 }
-            };
-            let there = target.reach(Displacement(disp as u64), len as u64);
-            if there.is_null() || !in_place(target, there) {
-                all_mapped = false;
-                let on = self.on_known(Aim::new(operation, rank), target);
-                let checked = on.check_place(disp, ty, len);
-                checked.map_err(|error| error.at_place(index, rank, disp))?;
             }
         }
-        Ok(all_mapped)
+        Ok(all_in_loop)
+    }
+
+    /// What of each target was entered and is mapped. Of a short list each place is looked at instead.
+    fn mapped_parts(&self, places: usize, len: usize, usage: Use) -> Vec<MappedPart> {
+        let part = |target: &Target| MappedPart {
+            limit: match self.epochs.is_entered(target.epoch()) {
+                true => target.mapped_count(len as u64),
+                false => 0,
+            },
+            in_loop: usage.is_in_loop_anywhere(target),
+        };
+        match self.targets.len() <= places {
+            true => self.targets.iter().map(part).collect(),
+            false => Vec::new(),
+        }
+    }
+
+    /// Checks a place, and enters its target. Whether an element there is accessed by a loop.
+    #[inline(never)]
+    fn check_place(&self, aim: Aim, disp: usize, len: usize, usage: Use) -> Result<bool> {
+        let on = self.open_or_enter(aim)?;
+        let (disp, len) = (Displacement(disp as u64), len as u64);
+        let there = on.target.reach(disp, len);
+        if !there.is_null() && usage.is_in_loop(on.target, there) {
+            return Ok(true);
+        }
+        if len > 0
+            && let Err(error) = on.place(disp, Span::of(len))
+        {
+            on.check_apart(disp, Some(&Piece::run(0, len)), usage.element(), error)?;
+        }
+        Ok(false)
     }
 
     /// Calls `act` for each target with the numbers of its places, in the caller's order. After an error, nothing that was
@@ -221,18 +254,27 @@ impl Window {
         act: impl Fn(OnTarget<'w>, &[usize]) -> Result<()>,
     ) -> Result<()> {
         let rank_of = |index: usize| places[index].0;
-        let somewhere = |&index: &usize| rank_of(index) != PROC_NULL;
-        let mut order: Vec<usize> = (0..places.len()).filter(somewhere).collect();
-        order.sort_by_key(|&index| rank_of(index));
-        let lists = || order.chunk_by(|&one, &next| rank_of(one) == rank_of(next));
         let on = |list: &[usize]| self.on(Aim::new(operation, rank_of(list[0])));
-        let done = lists().try_for_each(|list| act(on(list), list));
-        done.inspect_err(|_| {
-            for list in lists() {
-                let on = on(list);
-                on.settle(on.target.posted.last());
-            }
-        })
+        let mut order = Vec::with_capacity(places.len().min(DIVIDED));
+        for first in (0..places.len()).step_by(DIVIDED) {
+            let some = first..places.len().min(first + DIVIDED);
+            order.clear();
+            order.extend(some.filter(|&index| rank_of(index) != PROC_NULL));
+            order.sort_by_key(|&index| rank_of(index));
+            let mut lists = order.chunk_by(|&one, &next| rank_of(one) == rank_of(next));
+            lists
+                .try_for_each(|list| act(on(list), list))
+                .inspect_err(|_| self.settle_all(operation))?;
+        }
+        Ok(())
+    }
+
+    /// As [`OnTarget::settle`], of all that was posted to any target.
+    #[cold]
+    fn settle_all(&self, operation: &'static str) {
+        for on in self.on_all(operation) {
+            on.settle(on.target.posted.last());
+        }
     }
 
     /// # Safety
@@ -245,12 +287,11 @@ impl Window {
     ) -> Result<()> {
         let &Work { ty, op, .. } = work;
         let len = work.check(operation)?;
-        let in_place = |target: &Target, there: *mut u8| {
-            let widths = target.widths();
-            widths.are_accumulated_in_place(ty) && widths.word(ty, there.addr() as u64).is_some()
+        let usage = Use::Accumulated {
+            ty,
+            kind: work.kind,
         };
-        let element = (ty, ty.true_extent());
-        let all_words = self.check_list(operation, places, element, in_place)?;
+        let all_words = self.check_list(operation, places, ty.true_extent(), usage)?;
         if places.iter().all(|&(rank, _)| rank == PROC_NULL) {
             return Ok(());
         }
@@ -288,7 +329,13 @@ impl Window {
                     let width = all.word(ty, 0).unwrap_or(Width::W8);
                     self.update_mapped(operation, places, |index, at| {
                         elementwise::update_words(at, width, &work.part(index * extent, 1));
-                    })
+                    })?;
+                    // Stores are no fences, as other atomics are.
+                    if work.overwrites() {
+                        self.mapped(places)
+                            .for_each(|(_, (target, _))| target.set_dirty());
+                    }
+                    Ok(())
                 }
             }
         }
@@ -314,7 +361,6 @@ impl Window {
                     let index = next + index;
                     let on = self.on_known(Aim::new(operation, some[index].0), target);
                     on.at_words(1, |_| update(first + index, at))?;
-                    target.set_dirty();
                     next = index + 1;
                 } else {
                     break;
@@ -335,26 +381,12 @@ impl Window {
                 return index;
             }
             update(index, at);
-            target.set_dirty();
         }
         places.len()
     }
 }
 
 impl OnTarget<'_> {
-    /// Checks a place of an entered target that is not known to be mapped.
-    #[inline(never)]
-    fn check_place(self, disp: usize, ty: BasicType, len: usize) -> Result<()> {
-        if len == 0 {
-            return Ok(());
-        }
-        let (disp, len) = (Displacement(disp as u64), len as u64);
-        match self.place(disp, Span::of(len)) {
-            Ok(_) => Ok(()),
-            Err(error) => self.check_apart(disp, Some(&Piece::run(0, len)), ty, error),
-        }
-    }
-
     /// Where in the target's memory a place is that was checked. Not in a dynamic window.
     fn offset(self, disp: usize) -> Offset {
         Offset((disp as u64).wrapping_mul(self.target.unit()))
@@ -439,38 +471,47 @@ impl OnTarget<'_> {
         }
         let place = self.place(Displacement(0), Span::of(0))?;
         let widths = place.widths;
-        let there = |index: usize| {
-            let offset = self.offset(places[index].1);
-            route.mapped.at(offset, ty.true_extent() as u64)
-        };
         let in_place = widths.are_accumulated_in_place(ty);
-        let is_here = |&index: &usize| in_place && !there(index).is_null();
-        let (here, far): (Vec<usize>, Vec<usize>) = list.iter().partition(|index| is_here(index));
-        let word = |index: usize| widths.word(ty, there(index).addr() as u64);
-        let (words, others): (Vec<usize>, Vec<usize>) =
-            here.iter().partition(|&&index| word(index).is_some());
-        for some in words.chunks(AT_A_TIME) {
-            self.at_words(1, |_| {
-                for &index in some {
-                    if let Some(width) = word(index) {
+        let sum = work.summed().filter(|_| work.result.is_null());
+        let (mut words, mut others, mut far) = (Vec::new(), Vec::new(), Vec::new());
+        for some in list.chunks(AT_A_TIME) {
+            for &index in some {
+                let offset = self.offset(places[index].1);
+                let there = route.mapped.at(offset, ty.true_extent() as u64);
+                match widths.word(ty, there.addr() as u64) {
+                    _ if there.is_null() || !in_place => far.push(index),
+                    Some(width) => words.push((index, there, width)),
+                    None => others.push((index, there)),
+                }
+            }
+            if !words.is_empty() {
+                self.at_words(1, |_| {
+                    for (index, there, width) in words.drain(..) {
                         // SAFETY: the caller's promise; an aligned word of mapped memory.
-                        unsafe { elementwise::update_words(there(index), width, &one(index)) };
+                        unsafe { elementwise::update_words(there, width, &one(index)) };
                     }
-                }
-            })?;
-        }
-        for some in others.chunks(AT_A_TIME) {
-            self.with_accumulate_lock(&route.accumulate_lock, || {
-                for &index in some {
-                    // SAFETY: the caller's promise; the element is mapped, and the lock is held.
-                    unsafe { one(index).combine_in_place(there(index)) };
-                }
-                Ok(())
-            })?;
+                })?;
+            }
+            if !others.is_empty() {
+                self.with_accumulate_lock(&route.accumulate_lock, || {
+                    for (index, there) in others.drain(..) {
+                        // SAFETY: the caller's promise; the element is mapped, and the lock is held.
+                        unsafe {
+                            match sum {
+                                Some(number) => {
+                                    number.add(there, work.operands.add(index * extent), 1);
+                                }
+                                None => one(index).combine_in_place(there),
+                            }
+                        }
+                    }
+                    Ok(())
+                })?;
+            }
         }
         self.target.set_dirty();
         let bytes = ty.true_extent();
-        self.count_list(work.kind, || Via::Mapped, here.len(), bytes);
+        self.count_list(work.kind, || Via::Mapped, list.len() - far.len(), bytes);
         let by_atomics = widths.word(ty, place.at.address).is_some();
         self.count_list(work.kind, || route.via(by_atomics), far.len(), bytes);
         if far.is_empty() {

@@ -37,8 +37,27 @@ pub(super) enum Use {
 }
 
 impl Use {
+    /// Whether an element of a list that is mapped there is accessed by a loop: a copy, or a single atomic.
+    #[inline]
+    pub(super) fn is_in_loop(self, target: &Target, there: *mut u8) -> bool {
+        let widths = target.widths();
+        self.is_in_place(target, widths)
+            && match self {
+                Self::Moved(_) => true,
+                Self::Accumulated { ty, .. } => widths.word(ty, there.addr() as u64).is_some(),
+            }
+    }
+
+    /// Whether that is so wherever in the target's mapped memory it is.
+    pub(super) fn is_in_loop_anywhere(self, target: &Target) -> bool {
+        let first_and_next = [0, 1].map(|disp| target.mapped_at(Displacement(disp)));
+        first_and_next
+            .into_iter()
+            .all(|there| self.is_in_loop(target, there))
+    }
+
     /// What is in one region as a whole.
-    fn element(self) -> BasicType {
+    pub(super) fn element(self) -> BasicType {
         match self {
             Self::Moved(_) => BasicType::Byte,
             Self::Accumulated { ty, .. } => ty,

@@ -77,6 +77,17 @@ impl Target {
         }
     }
 
+    /// How many displacements there are, from 0 on, at which `len` bytes are mapped.
+    pub(crate) fn mapped_count(&self, len: u64) -> u64 {
+        let Reach { base, len: mapped } = self.mapped();
+        match mapped.checked_sub(len) {
+            Some(last) if !base.is_null() => {
+                last.checked_div(self.unit()).map_or(0, |last| last + 1)
+            }
+            _ => 0,
+        }
+    }
+
     /// Where a displacement is mapped that [`Target::reach`] has found.
     #[inline(always)]
     pub(crate) fn mapped_at(&self, disp: Displacement) -> *mut u8 {
