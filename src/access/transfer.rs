@@ -174,22 +174,85 @@ fn blocks_of(strip: &Strip<2>, origin: *mut u8, at: RemoteAddress) -> Blocks {
 /// # Safety
 /// The layouts are inside memory that is valid for copying from one to the other.
 pub(crate) unsafe fn copy_layouts(way: Way, origin: *mut u8, there: *mut u8, layouts: [&Piece; 2]) {
-    if let [Some(near), Some(far)] = layouts.map(Piece::as_run) {
+    let runs = layouts.map(Piece::as_run);
+    if let [Some(near), Some(far)] = runs {
         let (here, there) = (placed(origin, layouts[0].at), placed(there, layouts[1].at));
         // SAFETY: the caller's promise.
         unsafe { way.copy(there, here, near.min(far) as usize) };
         return;
     }
+    // SAFETY: the caller's promise, of parts of the layouts.
+    unsafe {
+        match (runs, layouts.map(Piece::as_list)) {
+            ([Some(len), _], [_, Some((at, list))]) => {
+                let (here, there) = (placed(origin, layouts[0].at), placed(there, at));
+                let one = |here, there, len| way.copy(there, here, len);
+                let many =
+                    |here, rest: &Piece, part: &Piece| copy_strips(way, here, there, [rest, part]);
+                copy_list((here, len), (there, list), one, many);
+            }
+            ([_, Some(len)], [Some((at, list)), _]) => {
+                let (here, there) = (placed(origin, at), placed(there, layouts[1].at));
+                let one = |there, here, len| way.copy(there, here, len);
+                let many =
+                    |there, rest: &Piece, part: &Piece| copy_strips(way, here, there, [part, rest]);
+                copy_list((there, len), (here, list), one, many);
+            }
+            _ => {
+                copy_strips(way, origin, there, layouts);
+            }
+        }
+    }
+}
+
+/// Copies between a run, from `run` on, and the parts of a list that is placed at `base`, up to the end of the shorter. `one`
+/// copies a part that is a run, and `many` another one beside what is left of the run, and tells how many bytes that took:
+/// of an index list, most parts are runs, and there is little to find out for each.
+#[inline(always)]
+fn copy_list(
+    (mut run, mut left): (*mut u8, u64),
+    (base, list): (*mut u8, &[Piece]),
+    one: impl Fn(*mut u8, *mut u8, usize),
+    many: impl Fn(*mut u8, &Piece, &Piece) -> u64,
+) {
+    for part in list {
+        let copied = match part.as_run() {
+            Some(len) => {
+                let len = len.min(left);
+                one(run, placed(base, part.at), len as usize);
+                len
+            }
+            None => many(run, &Piece::run(0, left), part),
+        };
+        run = run.wrapping_add(copied as usize);
+        left -= copied;
+    }
+}
+
+/// Copies strip by strip, and returns how many bytes.
+///
+/// # Safety
+/// As for [`copy_layouts`].
+#[inline(never)]
+unsafe fn copy_strips(way: Way, origin: *mut u8, there: *mut u8, layouts: [&Piece; 2]) -> u64 {
+    let mut copied = 0;
     for strip in Together::new(layouts) {
         // SAFETY: the caller's promise.
         unsafe { copy_strip(way, origin, there, &strip) };
+        copied += strip.bytes();
     }
+    copied
 }
 
 /// # Safety
 /// As for [`copy_layouts`], of a strip of them.
+#[inline]
 unsafe fn copy_strip(way: Way, origin: *mut u8, there: *mut u8, strip: &Strip<2>) {
     let (here, there) = (placed(origin, strip.at[0]), placed(there, strip.at[1]));
+    if strip.count == 1 {
+        // SAFETY: the caller's promise.
+        return unsafe { way.copy(there, here, strip.len as usize) };
+    }
     let [here_stride, there_stride] = strip.stride.map(|stride| stride as isize);
     let rows = |to_stride, from_stride| Rows {
         len: strip.len as usize,

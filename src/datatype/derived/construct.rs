@@ -2,7 +2,7 @@
 //! counts.
 
 use super::bounds::Span;
-use super::outline::Outline;
+use super::outline::{Hull, Outline};
 use super::tree::{Block, Contents, Datatype};
 use crate::error::{DatatypeMisuse, Error, Result};
 
@@ -162,20 +162,30 @@ fn listed<'a>(
     unit: i64,
     old: &Datatype,
 ) -> Result<Datatype> {
-    let mut outline = Outline::EMPTY;
     let mut blocks = Vec::with_capacity(list.len());
+    let mut total = Some(0_u64);
+    let mut hull = Hull::default();
+    // Most lists are of blocks of one length.
+    let mut last = (0, Some(Hull::default()));
     for (&len, &displacement) in list {
         let len = check_block_len(constructor, len)?;
+        if last.0 != len {
+            last = (len, old.0.outline.hull_of(len, old.extent()));
+        }
         let next = displacement.checked_mul(unit).and_then(|at| {
             blocks.push(Block { at, len });
-            outline.then(&block(old, at, len)?)
+            total = Some(total?.checked_add(len)?);
+            hull.with(&last.1?, at)
         });
-        outline = next.ok_or_else(|| {
+        hull = next.ok_or_else(|| {
             overflow(constructor, || {
                 format!("a block of {len} × {old} at displacement {displacement} × {unit}")
             })
         })?;
     }
+    let outline = total.and_then(|total| old.0.outline.within(total, hull));
+    let outline =
+        outline.ok_or_else(|| overflow(constructor, || format!("so many blocks of {old}")))?;
     let contents = Contents::Blocks {
         blocks: blocks.into(),
         of: old.clone(),

@@ -65,6 +65,21 @@ fn one<'a>(
             let (first, child) = contents.block(0)?;
             block(child, first)?.repeated(*count, *stride)
         }
+        Contents::Blocks { blocks, of: child } => {
+            let child_piece = of(child)?;
+            let mut list = List::with_capacity(blocks.len());
+            // Most lists are of blocks of one length.
+            let mut last: Option<(u64, Option<Piece>)> = None;
+            for &Block { at, len } in blocks {
+                if last.as_ref().is_none_or(|&(before, _)| before != len) {
+                    last = Some((len, child_piece.repeated(len, child.extent())));
+                }
+                if let Some((_, Some(elements))) = &last {
+                    list.push(elements.shifted(at));
+                }
+            }
+            list.finish()
+        }
         contents => {
             let mut list = List::default();
             (0..)

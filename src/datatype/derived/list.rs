@@ -12,6 +12,10 @@ const ROW: usize = 3;
 const FEW: usize = 32;
 
 impl List {
+    pub(super) fn with_capacity(parts: usize) -> Self {
+        Self(Vec::with_capacity(parts))
+    }
+
     pub(super) fn push(&mut self, mut piece: Piece) {
         while let Some(joined) = self.0.last().and_then(|last| last.join(&piece)) {
             self.0.pop();
@@ -44,9 +48,26 @@ impl List {
         Piece::list(Self::rows(whole.0))
     }
 
+    /// Whether there is a row of so many parts as are worth it.
+    fn has_row(parts: &[Piece]) -> bool {
+        let step = |one: &Piece, next: &Piece| next.at.checked_sub(one.at);
+        let is_row = |parts: &[Piece]| {
+            let [first, second, third] = parts else {
+                return false;
+            };
+            step(first, second) == step(second, third)
+                && second.shape.equal(&first.shape)
+                && third.shape.equal(&first.shape)
+        };
+        parts.len() < ROW || parts.windows(ROW).any(is_row)
+    }
+
     /// Replaces equal parts at equal distances by one that is repeated.
     fn rows(parts: Vec<Piece>) -> Vec<Piece> {
-        let mut rows = Self::default();
+        if !Self::has_row(&parts) {
+            return parts;
+        }
+        let mut rows = Self::with_capacity(parts.len());
         let mut rest = parts.as_slice();
         while let [first, others @ ..] = rest {
             let stride = others

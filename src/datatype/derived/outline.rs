@@ -27,6 +27,24 @@ pub(crate) enum Uniform {
     Mixed,
 }
 
+/// Where copies of a type are: the hulls of their data, and of their markers.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Hull {
+    data: Option<Span>,
+    markers: Option<Span>,
+}
+
+impl Hull {
+    /// This, and `next` with so many bytes before it.
+    pub(super) fn with(&self, next: &Self, at: i64) -> Option<Self> {
+        let shifted = |span| each(span, |span| span.shifted(at));
+        Some(Self {
+            data: hull(self.data, shifted(next.data)?),
+            markers: hull(self.markers, shifted(next.markers)?),
+        })
+    }
+}
+
 impl Outline {
     pub(super) const EMPTY: Self = Self {
         size: 0,
@@ -110,6 +128,28 @@ impl Outline {
                 (one, other) if one == other => one,
                 _ => Uniform::Mixed,
             },
+        })
+    }
+
+    /// Where `len` elements are, one after the other.
+    pub(super) fn hull_of(&self, len: u64, extent: i64) -> Option<Hull> {
+        if len == 0 {
+            return Some(Hull::default());
+        }
+        let repeated = |span| each(span, |span| span.repeated(len, extent));
+        Some(Hull {
+            data: repeated(self.data)?,
+            markers: repeated(self.markers)?,
+        })
+    }
+
+    /// `count` copies, somewhere in `hull`.
+    pub(super) fn within(&self, count: u64, hull: Hull) -> Option<Self> {
+        let Hull { data, markers } = hull;
+        Some(Self {
+            data,
+            markers,
+            ..self.repeated(count, 0)?
         })
     }
 

@@ -85,6 +85,14 @@ impl Piece {
         Self::nest(0, 1, 0, Arc::new(Parts(vec![Self::run(0, cut), rest])))
     }
 
+    /// The parts of a list, which is not repeated, and where they are placed.
+    pub(crate) fn as_list(&self) -> Option<(i64, &[Self])> {
+        match &self.shape {
+            Shape::Nest(nest) if nest.count == 1 => Some((self.at, &nest.parts.0)),
+            _ => None,
+        }
+    }
+
     pub(crate) fn shifted(&self, by: i64) -> Self {
         Self {
             at: self.at + by,

@@ -130,6 +130,8 @@ fn plus(a: u64, b: u64) -> u64 {
     (a + b) % MODULUS
 }
 
+/// Of numbers below the modulus. As 2^61 is 1 more than that, what is above the low 61 bits counts as it stands there.
 fn times(a: u64, b: u64) -> u64 {
-    (u128::from(a) * u128::from(b) % u128::from(MODULUS)) as u64
+    let product = u128::from(a) * u128::from(b);
+    plus(product as u64 & MODULUS, (product >> 61) as u64)
 }

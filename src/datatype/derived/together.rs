@@ -81,8 +81,26 @@ impl Side<'_> {
         }
     }
 
+    /// Whether `len` bytes are all that is left.
+    fn is_last_of(&self, len: u64) -> bool {
+        self.row.count == 1 && self.rest() == len
+    }
+
     fn at(&self) -> i64 {
         self.row.at + self.done as i64
+    }
+
+    /// By bytes of the first block.
+    fn advance_in_block(&mut self, len: u64) {
+        self.done += len;
+        if self.done < self.row.len {
+            return;
+        }
+        self.done = 0;
+        self.row.count -= 1;
+        if self.row.count > 0 {
+            self.row.at += self.row.stride;
+        }
     }
 
     fn advance(&mut self, len: u64, count: u64) {
@@ -113,6 +131,19 @@ impl<const N: usize> Iterator for Together<'_, N> {
             return None;
         }
         let len = self.0.iter().map(Side::rest).min()?;
+        // A list of blocks, each somewhere, is walked one by one: with less to find out.
+        if self.0.iter().any(|side| side.is_last_of(len)) {
+            let strip = Strip {
+                len,
+                count: 1,
+                at: self.0.each_ref().map(Side::at),
+                stride: [0; N],
+            };
+            self.0
+                .iter_mut()
+                .for_each(|side| side.advance_in_block(len));
+            return Some(strip);
+        }
         let parts = self.0.each_ref().map(|side| side.parts(len));
         let count = parts.iter().map(|&(count, _)| count).min()?;
         let strip = Strip {
