@@ -75,7 +75,7 @@ impl<T: Element, Mode> Epoch<'_, '_, T, Mode> {
         not_forked(OPERATION)?;
         self.state.own.check_not_lent(OPERATION)?;
         let raw = self.state.raw;
-        let own = Target::<T, Mode>::new(OPERATION, self.state, raw.rank())?;
+        let own = Target::<T, Mode>::new(OPERATION, raw, &self.state.own, raw.rank())?;
         own.check_range(OPERATION, range.start, range.len())?;
         let mut elements: Vec<T> = zeroed(OPERATION, range.len())?;
         let start = own_part::<T>(raw).0.as_ptr().wrapping_add(range.start);
