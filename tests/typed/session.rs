@@ -516,6 +516,7 @@ fn behind_the_job(job: Job) -> Result<()> {
     let window = Window::<u64>::allocate(job.world(), 4)?.into_owned();
     let session = window.into_session()?;
     session.store(1, 0, 3)?;
+    job.world().barrier()?;
     job.finish()?;
     // What a single operation does now is up to the device; it returns.
     let _ = session.fetch_add(0, 0, 1);
