@@ -50,6 +50,17 @@ impl Scenario {
         Self { code, ..self }
     }
 
+    /// Their numbers of ranks.
+    fn jobs(&self) -> Vec<u32> {
+        let Some(most) = environment::most_ranks() else {
+            return self.ranks.to_vec();
+        };
+        let (fit, larger): (Vec<u32>, Vec<u32>) =
+            self.ranks.iter().partition(|&&ranks| ranks <= most);
+        let largest = fit.into_iter().max();
+        largest.or(larger.into_iter().min()).into_iter().collect()
+    }
+
     fn run(self, device: &str, ranks: u32) -> std::result::Result<(), Failed> {
         let Launched { status, output, .. } = job::play(ranks, device, Others::GoOn, self.name);
         match status {
@@ -75,7 +86,7 @@ fn main() {
     let is_told = |scenario: &Scenario| scenario.code == 0 || environment::is_our_launcher();
     for (topic, scenarios) in topics {
         for scenario in scenarios.into_iter().filter(is_told) {
-            for &ranks in scenario.ranks {
+            for ranks in scenario.jobs() {
                 for device in devices() {
                     let name = format!("{device}/{topic}/{}/{ranks}_ranks", scenario.name);
                     suite.push(
