@@ -1,11 +1,12 @@
 //! Pointers to elements of any rank, and the memory that they point into.
 
+use std::any::type_name;
 use std::fmt;
 
 use bytemuck::{Pod, Zeroable};
 use transom::{Communicator, Element, Session, Window};
 
-use crate::agree::agree;
+use crate::agreement;
 use crate::error::{Error, Result};
 
 /// Where an element of an [`Arena`] is: a rank, and an index in its part. It is a plain value of eight bytes, which elements
@@ -135,12 +136,8 @@ impl<T: Element> Arena<T> {
     /// of elements differ, out of memory, a rank that died or left.
     pub fn new(comm: &Communicator, capacity: usize) -> Result<Self> {
         const OPERATION: &str = "Arena::new";
-        agree(
-            comm,
-            OPERATION,
-            [capacity, size_of::<T>()],
-            |[capacity, size]| format!("room for {capacity} elements of {size} bytes"),
-        )?;
+        let ours = format!("room for {capacity} elements of {}", type_name::<T>());
+        agreement::alike(comm, OPERATION, &ours)?;
         if GlobalPtr::new(comm.size(), capacity).is_none() {
             return Err(Error::BadArgument {
                 operation: OPERATION,

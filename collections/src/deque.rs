@@ -7,6 +7,7 @@
 //! Each part counts the tasks that its rank has put there, and those that its rank has finished. No task is left if the sum
 //! of the latter, read first, is that of the former: both only grow, so they were equal in between.
 
+use std::any::type_name;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::thread;
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 use transom::{Communicator, Element, Op, Session, Window};
 
-use crate::agree::agree;
+use crate::agreement;
 use crate::error::{Error, Result};
 use crate::words;
 
@@ -110,12 +111,8 @@ impl<T: Element> Deque<T> {
     /// rank that died or left.
     pub fn new(comm: &Communicator, capacity: usize) -> Result<Self> {
         const OPERATION: &str = "Deque::new";
-        agree(
-            comm,
-            OPERATION,
-            [capacity, size_of::<T>()],
-            |[capacity, task]| format!("room for {capacity} tasks of {task} bytes"),
-        )?;
+        let ours = format!("room for {capacity} tasks of {}", type_name::<T>());
+        agreement::alike(comm, OPERATION, &ours)?;
         if capacity == 0 {
             return Err(Error::BadArgument {
                 operation: OPERATION,

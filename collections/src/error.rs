@@ -47,6 +47,19 @@ pub enum Error {
         operation: &'static str,
         what: String,
     },
+    /// Another rank failed, and so did the call, on every rank.
+    #[error("{operation}: rank {rank} failed: {message}")]
+    RankFailed {
+        operation: &'static str,
+        rank: u32,
+        message: String,
+    },
+    /// No memory for what a call returns. Nothing was accessed.
+    #[error("{operation}: no memory for {bytes} bytes")]
+    NoMemory {
+        operation: &'static str,
+        bytes: usize,
+    },
     /// A file could not be read or written.
     #[error("{operation}: {path}: {what}")]
     File {
@@ -69,7 +82,8 @@ impl Error {
             Self::LengthsDiffer { .. } => ErrorClass::Count,
             Self::RanksDiffer { .. } | Self::BadArgument { .. } => ErrorClass::Arg,
             Self::Full { .. } => ErrorClass::Size,
-            Self::File { .. } => ErrorClass::Other,
+            Self::NoMemory { .. } => ErrorClass::NoMem,
+            Self::RankFailed { .. } | Self::File { .. } => ErrorClass::Other,
         }
     }
 }

@@ -8,13 +8,14 @@
 //! with a version that no earlier one had. Who reads a value loads the state before it and behind it: if both are the same
 //! and say that the slot is full, nobody wrote in between.
 
+use std::any::type_name;
 use std::hash::{DefaultHasher, Hasher};
 use std::marker::PhantomData;
 use std::thread;
 
 use transom::{Communicator, Element, Op, Session, Window};
 
-use crate::agree::agree;
+use crate::agreement;
 use crate::error::{Error, Result};
 use crate::words;
 
@@ -133,10 +134,9 @@ impl<K: Element, V: Element> DistMap<K, V> {
     /// memory, a rank that died or left.
     pub fn new(comm: &Communicator, capacity: usize) -> Result<Self> {
         const OPERATION: &str = "DistMap::new";
-        let mine = [capacity, size_of::<K>(), size_of::<V>()];
-        agree(comm, OPERATION, mine, |[capacity, key, value]| {
-            format!("room for {capacity} keys of {key} bytes with values of {value}")
-        })?;
+        let (key, value) = (type_name::<K>(), type_name::<V>());
+        let ours = format!("room for {capacity} keys of {key} with values of {value}");
+        agreement::alike(comm, OPERATION, &ours)?;
         if capacity == 0 {
             let what = "a capacity of 0 keys".to_owned();
             return Err(Error::BadArgument {

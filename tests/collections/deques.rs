@@ -106,10 +106,7 @@ fn full_and_wrong_deques(job: &Job) -> Result<()> {
     let error = Deque::<u64>::new(world, 3 + world.rank() as usize)
         .err()
         .unwrap();
-    assert!(
-        matches!(error, Error::RanksDiffer { rank: 1, .. }),
-        "{error}"
-    );
+    assert!(matches!(error, Error::RanksDiffer { .. }), "{error}");
     let error = Deque::<u64>::new(world, 0).err().unwrap();
     assert!(matches!(error, Error::BadArgument { .. }), "{error}");
     let tasks = Deque::<u64>::new(world, 3)?;

@@ -2,6 +2,7 @@
 //! starts it under `transom run`, with the name of the scenario that they are to play.
 
 mod arenas;
+mod arrays;
 mod deques;
 mod maps;
 mod random;
@@ -73,6 +74,7 @@ impl Scenario {
 fn main() {
     let topics = [
         ("arenas", arenas::scenarios()),
+        ("arrays", arrays::scenarios()),
         ("deques", deques::scenarios()),
         ("maps", maps::scenarios()),
     ];

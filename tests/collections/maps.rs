@@ -242,11 +242,15 @@ fn wrong_maps(job: &Job) -> Result<()> {
     let error = DistMap::<u64, u64>::new(world, 5 + world.rank() as usize)
         .err()
         .unwrap();
-    assert_eq!(
-        error.to_string(),
-        "DistMap::new: rank 1 has room for 6 keys of 8 bytes with values of 8, and rank 0 has room for 5 keys of 8 \
-         bytes with values of 8"
-    );
+    let rank = 1 - world.rank();
+    let keys = |rank| {
+        format!(
+            "rank {rank} has room for {} keys of u64 with values of u64",
+            5 + rank
+        )
+    };
+    let expected = format!("DistMap::new: {}, and {}", keys(rank), keys(1 - rank));
+    assert_eq!(error.to_string(), expected);
     let error = DistMap::<u64, u64>::new(world, 0).err().unwrap();
     assert!(matches!(error, Error::BadArgument { .. }), "{error}");
     let error = DistMap::<u64, u64>::new(world, usize::MAX).err().unwrap();
