@@ -5,6 +5,7 @@
     reason = "programs may leave them out, as the guide does"
 )]
 
+use std::error::Error;
 use std::process::ExitCode;
 
 /// Each program is a file of its own, with a `main` of its own.
@@ -13,19 +14,37 @@ macro_rules! programs {
         $(mod $name {
             include!(concat!(stringify!($name), ".rs"));
 
-            pub(super) fn run() -> transom::Result<()> {
-                main()
+            pub(super) fn run() -> std::result::Result<(), Box<dyn std::error::Error>> {
+                Ok(main()?)
             }
         })*
 
-        const PROGRAMS: &[(&str, fn() -> transom::Result<()>)] =
+        const PROGRAMS: &[(&str, fn() -> Result<(), Box<dyn Error>>)] =
             &[$((stringify!($name), $name::run)),*];
     };
 }
 
 programs!(
-    accumulate, counted, dynamic, errors, exchange, fence, helpers, hints, layouts, lock_all,
-    locks, notify, owned, raw_fence, requests, shared, strided, structs
+    accumulate,
+    collections,
+    counted,
+    dynamic,
+    errors,
+    exchange,
+    fence,
+    helpers,
+    hints,
+    layouts,
+    lock_all,
+    locks,
+    notify,
+    owned,
+    raw_fence,
+    requests,
+    session,
+    shared,
+    strided,
+    structs
 );
 
 fn main() -> ExitCode {
