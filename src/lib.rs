@@ -84,8 +84,8 @@ pub use transom_launch::{
     EnvironmentError, launcher, pmi::PmiError, pmix::PmixError, start::StartError,
 };
 pub use typed::{
-    Active, AllTargets, Batch, Block2d, Buffer, Epoch, Exchange, Lock, LockAll, LockedTarget,
-    OwnedWindow, Passive, Region, Request, Session, Strided, Target, Window,
+    Active, AllTargets, Batch, Block2d, Buffer, Epoch, Exchange, Loads, Lock, LockAll,
+    LockedTarget, OwnedWindow, Passive, Region, Request, Session, Strided, Target, Window,
 };
 pub use window::Info;
 

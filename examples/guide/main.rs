@@ -36,6 +36,7 @@ programs!(
     hints,
     layouts,
     lock_all,
+    loads,
     locks,
     notify,
     owned,

@@ -54,6 +54,8 @@ pub(crate) enum Purpose {
     Open = 4,
     /// Its end.
     Close = 5,
+    /// Loads only.
+    Loads = 6,
 }
 
 /// In a dispute, where the purpose of the named rank stands, and that of the one that names it.
@@ -69,12 +71,13 @@ impl Purpose {
             Self::Free => "free",
             Self::Open => "open",
             Self::Close => "close",
+            Self::Loads => "loads",
         }
     }
 
     fn of_code(code: u32) -> Option<Self> {
-        use Purpose::{Close, Fence, Free, Open, Passive};
-        [Fence, Passive, Free, Open, Close]
+        use Purpose::{Close, Fence, Free, Loads, Open, Passive};
+        [Fence, Passive, Free, Open, Close, Loads]
             .into_iter()
             .find(|purpose| *purpose as u32 == code)
     }

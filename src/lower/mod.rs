@@ -77,7 +77,7 @@ pub use memory::Memory;
 pub use walk::Walk;
 pub use window::{
     check_liveness, complete, flush, give_up, in_job, is_concurrent, read_memory, release,
-    synchronise, synchronise_to_close, synchronise_to_open, tolerate_locks,
+    synchronise, synchronise_loads, synchronise_to_close, synchronise_to_open, tolerate_locks,
 };
 
 pub use crate::access::{accumulate_row, get_row, put_notify_row, put_row, rget_row, rput_row};

@@ -33,6 +33,15 @@ pub fn synchronise_to_close(window: &Window, operation: &'static str) -> Result<
     window.synchronise(operation, Purpose::Close)
 }
 
+/// Collective. As [`synchronise`], for ranks that only load from the window's memory until the next time: fails on
+/// every rank if one is in another epoch instead.
+///
+/// # Errors
+/// As for [`synchronise`].
+pub fn synchronise_loads(window: &Window, operation: &'static str) -> Result<()> {
+    window.synchronise(operation, Purpose::Loads)
+}
+
 /// One-sided. Completes this rank's operations on a target there, in an epoch of any kind; later loads
 /// of this rank see what they stored. Nothing of [`PROC_NULL`] is under way.
 ///

@@ -4,17 +4,18 @@ use std::io::{self, Write as _};
 use std::marker::PhantomData;
 use std::mem;
 use std::process;
+use std::slice;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use super::own::OwnPart;
-use super::window::len_of;
+use super::window::{len_of, part_at};
 use super::{Lock, LockAll, Target};
 use crate::lower::{self, is_forked};
 use crate::raw::{self, Assert};
-use crate::{AbortCause, Element, Error, IntoRank, IntoTarget, LockKind, Result};
+use crate::{AbortCause, Element, Error, IntoRank, IntoTarget, LockKind, Misuse, Result};
 
 /// For how long a device may be silent about operations of an epoch that failed.
 const QUIESCE_LIMIT: Duration = Duration::from_secs(30);
@@ -27,6 +28,9 @@ pub enum Passive {}
 
 /// The kind of epoch that [`Window::exchange`](super::Window::exchange) opens.
 pub enum Exchange {}
+
+/// The kind of epoch that [`Window::loads`](super::Window::loads) opens.
+pub enum Loads {}
 
 /// An open epoch: `'op` is how long its operations may use their buffers, `'env` what the body
 /// borrows from outside.
@@ -103,6 +107,18 @@ impl Opening for Passive {
     fn close(raw: &raw::Window) -> Result<()> {
         lower::unlock_everything(raw, Self::NAME)?;
         lower::synchronise(raw, Self::NAME)
+    }
+}
+
+impl Opening for Loads {
+    const NAME: &'static str = "loads";
+
+    fn open(raw: &raw::Window) -> Result<()> {
+        lower::synchronise_loads(raw, Self::NAME)
+    }
+
+    fn close(raw: &raw::Window) -> Result<()> {
+        lower::synchronise_loads(raw, Self::NAME)
     }
 }
 
@@ -283,6 +299,28 @@ impl<T, Mode> Epoch<'_, '_, T, Mode> {
     /// As for [`Epoch::wait_notify`].
     pub fn test_notify(&self, counter: u32, at_least: u64) -> Result<bool> {
         self.state.raw.test_notify(counter, at_least)
+    }
+}
+
+impl<'op, T: Element> Epoch<'op, '_, T, Loads> {
+    /// Local. The part of `rank`, in place: nobody writes to it in this epoch.
+    ///
+    /// # Errors
+    /// `rank` is not a rank of the window, or cannot be reached, or its memory not be mapped.
+    pub fn part(&self, rank: impl IntoRank) -> Result<&'op [T]> {
+        const OPERATION: &str = "part";
+        let raw = self.state.raw;
+        let rank = rank.into_rank(OPERATION, raw.ranks())?;
+        let part = raw.shared_query(Some(rank))?;
+        if part.size != raw.size_of(rank)? {
+            let device = "of this window".to_owned();
+            return Err(lower::error(OPERATION, Misuse::NoSharing { device }));
+        }
+        let (base, len) = part_at::<T>(part.base, part.size);
+        // SAFETY: the memory of a rank of a shared window: mapped here until the window is freed, of this length,
+        // at a page, and so aligned, any bytes being a `T`. No rank writes there before all have left their bodies,
+        // which nothing of `'op` leaves, as this module argues.
+        Ok(unsafe { slice::from_raw_parts(base.as_ptr(), len) })
     }
 }
 

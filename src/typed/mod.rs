@@ -21,6 +21,9 @@
 //! ranks are in the same. Hence between a rank's epochs nobody writes to its memory: `local` and
 //! `local_mut` borrow the window, as epochs do, and cannot be had inside one. A rank that fails to
 //! get through either barrier does not know that, so its window is poisoned: both fail for ever.
+//! In an epoch of loads, no rank writes: it has no operations, and `local_mut` cannot be had. So each rank has slices of
+//! all parts there, which last as long as the body. A rank that fails to get through the closing barrier
+//! does not know whether others still read its part, and is poisoned.
 //! In an exchange no barrier is needed: a rank's part is accessed by its origins only, after it has
 //! posted and, since it waits for their flags behind their operations, before its epoch closes; a
 //! rank that fails to get that far is poisoned too. No exchange overlaps with another kind of
@@ -67,7 +70,7 @@ mod window;
 
 pub use batch::{AllTargets, Batch};
 pub use buffer::Buffer;
-pub use epoch::{Active, Epoch, Exchange, Passive};
+pub use epoch::{Active, Epoch, Exchange, Loads, Passive};
 pub use lock::{Lock, LockAll, LockedTarget};
 pub use request::Request;
 pub use session::Session;

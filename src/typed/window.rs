@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::epoch::{self, Active, Epoch, Exchange, Opening, Passive, PoisonOnExit};
+use super::epoch::{self, Active, Epoch, Exchange, Loads, Opening, Passive, PoisonOnExit};
 use super::session::{Opened, Session};
 use crate::lower::{self, error, not_forked};
 use crate::raw::{self, Assert};
@@ -19,8 +19,8 @@ use crate::{
 /// Memory of every rank of a communicator, as elements of one type, that the others put into, get
 /// from and accumulate on. Lengths and offsets count elements.
 ///
-/// Accesses are made in epochs, which all ranks open and close together, [`Window::fence`] or
-/// [`Window::passive`], or those that exchange something, [`Window::exchange`]. Between them, [`Window::local`] and [`Window::local_mut`] are this rank's
+/// Accesses are made in epochs, which all ranks open and close together, [`Window::fence`],
+/// [`Window::passive`] or [`Window::loads`], or those that exchange something, [`Window::exchange`]. Between them, [`Window::local`] and [`Window::local_mut`] are this rank's
 /// own part. A [`Session`] needs no epochs: [`Window::open`], [`Window::into_session`].
 ///
 /// A panic inside an epoch, or an epoch that fails to open or close, poisons the window: it tells
@@ -115,6 +115,43 @@ impl<'c, T: Element> Window<'c, T> {
         let bytes = len.saturating_mul(size_of::<T>());
         let info = lower::aligned_for(info, align_of::<T>());
         let raw = raw::Window::allocate(comm, bytes, Self::ELEMENT, &info)?;
+        Self::over(comm, raw)
+    }
+
+    /// Collective. A window whose ranks can also load from each other's parts in place, in the epochs of
+    /// [`Window::loads`]: all have to be on one host, as those of
+    /// [`Communicator::split_shared`](crate::Communicator::split_shared) are. `len` elements on this rank, all bytes zero,
+    /// beginning at a page. Lengths may differ by rank; 0 is legal (MPI-4.1, section 12.2.3,
+    /// `MPI_Win_allocate_shared`).
+    ///
+    /// ```
+    /// # fn main() -> transom::Result<()> {
+    /// # let job = transom::Job::init()?;
+    /// let host = job.world().split_shared(0)?;
+    /// let mut window = transom::Window::<u64>::allocate_shared(&host, 1000)?;
+    /// window.local_mut()?.fill(host.rank().into());
+    /// let sum: u64 = window.try_loads(|epoch| {
+    ///     let firsts = (0..epoch.ranks()).map(|rank| Ok(epoch.part(rank)?[0]));
+    ///     firsts.sum::<transom::Result<u64>>()
+    /// })?;
+    /// assert_eq!(sum, (0..u64::from(host.size())).sum());
+    /// # window.free()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Window::allocate`]; the ranks cannot load from each other's memory.
+    pub fn allocate_shared(comm: &'c Communicator, len: usize) -> Result<Self> {
+        const {
+            assert!(
+                align_of::<T>() <= 4096,
+                "elements that are aligned to a page at most"
+            )
+        };
+        let bytes = len.saturating_mul(size_of::<T>());
+        // Each part at a page: so it is aligned in every process.
+        let info = Info::new().with("alloc_shared_noncontig", "true");
+        let raw = raw::Window::allocate_shared(comm, bytes, Self::ELEMENT, &info)?;
         Self::over(comm, raw)
     }
 
@@ -361,6 +398,37 @@ impl<'c, T: Element> Window<'c, T> {
         body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, Passive>) -> Result<R>,
     ) -> Result<R> {
         self.run(body)?
+    }
+
+    /// Collective at both ends. An epoch in which nobody writes: waits for all ranks, runs `body`, in which this rank may
+    /// load from every rank's part ([`Epoch::part`]), and returns what it returned once all ranks are through. Of a
+    /// window of [`Window::allocate_shared`].
+    ///
+    /// # Errors
+    /// The window is none of [`Window::allocate_shared`]: then nothing has begun, on any rank. The window is or gets
+    /// poisoned: a rank died, left, panicked in its body, or is in another epoch or [`Window::free`] instead.
+    pub fn loads<'env, R>(
+        &'env mut self,
+        body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, Loads>) -> R,
+    ) -> Result<R> {
+        let found = self.raw.flavor();
+        if found != raw::Flavor::Shared {
+            let needs = "a window of allocate_shared";
+            return Err(error("loads", Misuse::Flavor { found, needs }));
+        }
+        self.run(body)
+    }
+
+    /// Collective at both ends. As [`Window::loads`], and returns what the body did, as [`Window::try_fence`] does.
+    ///
+    /// # Errors
+    /// What the body returned: the epoch has closed properly, and the window is as good as before. As for
+    /// [`Window::loads`], in place of what the body returned. This rank has left the job.
+    pub fn try_loads<'env, R>(
+        &'env mut self,
+        body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, Loads>) -> Result<R>,
+    ) -> Result<R> {
+        self.loads(body)?
     }
 
     /// Collective over the groups. Exposes this rank's part to `origins`, runs `body`, in which it
@@ -660,7 +728,7 @@ pub(super) fn own_part<T>(raw: &raw::Window) -> (NonNull<T>, usize) {
 }
 
 /// The same, of a part of so many bytes.
-fn part_at<T>(base: *mut u8, bytes: u64) -> (NonNull<T>, usize) {
+pub(super) fn part_at<T>(base: *mut u8, bytes: u64) -> (NonNull<T>, usize) {
     let base = NonNull::new(base.cast()).unwrap_or(NonNull::dangling());
     debug_assert!(base.is_aligned());
     (base, bytes as usize / size_of::<T>())

@@ -87,8 +87,9 @@ impl Window {
     /// each rank's memory in the latter case, and to rank 0's in the former; in other processes, to
     /// a page at most.
     ///
-    /// There is no safe form of this call: neighbours store to the memory at any time, so that no
-    /// reference to it would be sound.
+    /// Neighbours may store to the memory at any time, so that no reference to it would be sound. The safe form is
+    /// [`allocate_shared`](crate::Window::allocate_shared) of the typed interface, in which ranks write to
+    /// their own parts or load from all, by turns.
     ///
     /// # Errors
     /// On every rank if one rank fails: the communicator's ranks cannot load from and store to each

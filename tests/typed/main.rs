@@ -13,6 +13,7 @@ mod own_part;
 mod owned;
 mod passive;
 mod session;
+mod shared;
 mod strided;
 mod values;
 
@@ -98,6 +99,7 @@ fn main() {
         ("created", created::scenarios()),
         ("exchange", exchange::scenarios()),
         ("passive", passive::scenarios()),
+        ("shared", shared::scenarios()),
         ("failures", failures::scenarios()),
         ("forked", forked::scenarios()),
         ("helpers", helpers::scenarios()),
