@@ -23,15 +23,14 @@ pub(crate) struct Share {
 /// Collective. The ranks' shares, on rank 0.
 pub(crate) fn shares(comm: &Communicator, mine: Share) -> Result<Vec<Share>> {
     let busy = mine.busy.as_nanos() as u64;
-    let all = comm.gather(&[mine.rows, mine.draws, mine.iterations, busy], 0)?;
-    let (shares, _) = all.as_chunks::<4>();
-    let share = |&[rows, draws, iterations, busy]: &[u64; 4]| Share {
+    let shares = comm.gather_value([mine.rows, mine.draws, mine.iterations, busy], 0)?;
+    let share = |[rows, draws, iterations, busy]: [u64; 4]| Share {
         rows,
         draws,
         iterations,
         busy: Duration::from_nanos(busy),
     };
-    Ok(shares.iter().map(share).collect())
+    Ok(shares.into_iter().map(share).collect())
 }
 
 pub(crate) fn print(shares: &[Share], took: Duration) {
