@@ -24,10 +24,9 @@ pub(super) struct Core {
     /// The current call, and what tells it from others.
     pub(super) operation: &'static str,
     pub(super) digest: u64,
-    /// Whether a call failed here: then no later one is made, since the ranks are out of step.
-    failed: bool,
-    /// Whether one failed halfway: then what peers still write to the block is not known.
-    pub(super) adrift: bool,
+    /// Whether a call failed here: then no later one is made, since the ranks are out of step; and what peers still
+    /// read in the block or write to it is not known.
+    pub(super) failed: bool,
 }
 
 impl Core {
@@ -46,7 +45,6 @@ impl Core {
             operation: "collective",
             digest: 0,
             failed: false,
-            adrift: false,
         }
     }
 
@@ -88,7 +86,6 @@ impl Core {
     #[cold]
     pub(super) fn give_up(&mut self, error: Error) -> Error {
         self.failed = true;
-        self.adrift = true;
         let garbled = matches!(error.kind(), ErrorKind::Peer(PeerError::Garbled { .. }));
         if garbled || error.is_of_this_rank() {
             (self.team.context).abort_everywhere(AbortCause::CollectiveFailed);

@@ -187,7 +187,7 @@ impl Drop for Engine {
     /// A rank may be through with its last call, and drop the communicator, before its receivers
     /// have read all of it. They still write how far they are into this rank's block.
     fn drop(&mut self) {
-        if self.core.adrift {
+        if self.core.failed {
             mem::forget(self.core.block.clone());
             return;
         }

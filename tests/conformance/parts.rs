@@ -249,8 +249,6 @@ fn what_cannot_be_cut_is_an_error(job: &Job) -> Outcome {
             if size > 1 {
                 refused(again, ErrorClass::Comm, &["out of step"])?;
             }
-            // The others read what the root says in its block.
-            comm.barrier()?;
         }
         Ok(())
     })
