@@ -506,6 +506,27 @@ pub trait Endpoint: Send + Sync {
         count: usize,
     ) -> Result<Ticket>;
 
+    /// Updates words wherever they are, as [`Endpoint::update_each`] does for each piece, and more cheaply than one by one
+    /// where the device can.
+    ///
+    /// # Errors
+    /// As for [`Endpoint::update_each`]; a part may have been posted.
+    ///
+    /// # Safety
+    /// As for [`Endpoint::update_each`], for every piece.
+    unsafe fn update_batch(
+        &self,
+        width: Width,
+        update: Update,
+        batch: &Batch<'_>,
+    ) -> std::result::Result<Ticket, BatchError> {
+        // SAFETY: the caller's promise.
+        post_each(batch.each(), |piece, at| unsafe {
+            let count = piece.len / width.bytes();
+            self.update_each(at, width, update, piece.base, count)
+        })
+    }
+
     /// Stores `new` in the aligned word at `at`, which only this process writes to, by stores of one
     /// endpoint: whoever reads it finds the old value or the new. `old` is what it stored there last, or
     /// what stood there before: a device may have to add the difference.

@@ -4,7 +4,9 @@
 
 use std::iter;
 
-use rdma_sys_shim::{Endpoint, RemoteAddress, Ticket, Update, Width};
+use rdma_sys_shim::{
+    Batch, BatchError, Endpoint, LocalPiece, RemoteAddress, RemoteRun, Ticket, Update, Width,
+};
 
 use super::bounds::Place;
 use super::layout_work::{ElementBlock, LayoutWork};
@@ -17,6 +19,9 @@ use crate::window::OnTarget;
 
 /// How many words are posted at a time where their old values are waited for.
 const CHAIN: usize = 64;
+
+/// How many words, or runs of them, are posted at a time where nothing is fetched.
+const TOGETHER: usize = 1024;
 
 impl OnTarget<'_> {
     /// Elements that single atomics update first, then the others under the accumulate lock: no
@@ -147,12 +152,44 @@ impl Far<'_> {
         update: Update,
         blocks: impl Iterator<Item = (ElementBlock, Width)>,
     ) -> Result<Ticket> {
-        self.last_of(blocks.map(|(block, width)| {
+        let (mut runs, mut pieces, mut last) = (Vec::new(), Vec::new(), Ticket::DONE);
+        let mut blocks = blocks.peekable();
+        while let Some((block, width)) = blocks.next() {
             let (at, values) = (self.place(&block), self.parts.work(&block).operands);
-            let count = block.len / width.bytes();
+            if runs.is_empty() && blocks.peek().is_none() {
+                let count = block.len / width.bytes();
+                // SAFETY: the caller's promise.
+                let posted =
+                    unsafe { (self.endpoint).update_each(at, width, update, values, count) };
+                return match posted {
+                    Ok(ticket) => Ok(last.max(ticket)),
+                    Err(error) => self.after(last, error.into()),
+                };
+            }
+            runs.push(RemoteRun { at, pieces: 1 });
+            pieces.push(LocalPiece {
+                base: values.cast_mut(),
+                len: block.len,
+            });
+            let goes_on = blocks.peek().is_some_and(|&(_, next)| next == width);
+            if goes_on && runs.len() < TOGETHER {
+                continue;
+            }
+            let batch = Batch {
+                runs: &runs,
+                pieces: &pieces,
+            };
             // SAFETY: the caller's promise.
-            Ok(unsafe { (self.endpoint).update_each(at, width, update, values, count)? })
-        }))
+            match unsafe { self.endpoint.update_batch(width, update, &batch) } {
+                Ok(ticket) => last = last.max(ticket),
+                Err(BatchError { posted, error }) => {
+                    return self.after(last.max(posted), error.into());
+                }
+            }
+            runs.clear();
+            pieces.clear();
+        }
+        Ok(last)
     }
 
     /// Operations whose old values matter. Where eight bytes fit into the result, the device stores them there, and a later

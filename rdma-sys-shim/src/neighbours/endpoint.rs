@@ -149,6 +149,16 @@ impl Endpoint for MappingEndpoint {
         }
     }
 
+    unsafe fn update_batch(
+        &self,
+        width: Width,
+        update: Update,
+        batch: &Batch<'_>,
+    ) -> std::result::Result<Ticket, BatchError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.by_device()?.update_batch(width, update, batch) }
+    }
+
     fn store(&self, at: RemoteAddress, old: u64, new: u64) -> Result<Ticket> {
         self.by_device()?.store(at, old, new)
     }

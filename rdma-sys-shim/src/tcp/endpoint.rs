@@ -195,6 +195,13 @@ impl Drop for TcpEndpoint {
     }
 }
 
+fn update_kind(update: Update) -> Kind {
+    match update {
+        Update::Add => Kind::AddEach,
+        Update::Store => Kind::StoreEach,
+    }
+}
+
 fn length(pieces: &[LocalPiece]) -> usize {
     pieces.iter().map(|piece| piece.len).sum()
 }
@@ -274,15 +281,26 @@ impl Endpoint for TcpEndpoint {
         values: *const u8,
         count: usize,
     ) -> Result<Ticket> {
-        let kind = match update {
-            Update::Add => Kind::AddEach,
-            Update::Store => Kind::StoreEach,
-        };
         let len = count * width.bytes();
-        let request = self.request(kind, width, at, len);
+        let request = self.request(update_kind(update), width, at, len);
         let source = Source { base: values, len };
         // SAFETY: the caller's promise.
         unsafe { self.post(&request, Some(source), None, true) }
+    }
+
+    unsafe fn update_batch(
+        &self,
+        width: Width,
+        update: Update,
+        batch: &Batch<'_>,
+    ) -> std::result::Result<Ticket, BatchError> {
+        let mut left = batch.pieces.len();
+        post_each(batch.each(), |LocalPiece { base, len }, at| {
+            left -= 1;
+            let request = self.request(update_kind(update), width, at, len);
+            // SAFETY: the caller's promise. All are sent with the last.
+            unsafe { self.post(&request, Some(Source { base, len }), None, left == 0) }
+        })
     }
 
     fn store(&self, at: RemoteAddress, _: u64, new: u64) -> Result<Ticket> {

@@ -8,7 +8,7 @@ use super::{
     Setup, aligned, compare_swap, each_region, each_region_with_atomics, fetch_add, finish, memory,
     read, update_each, write,
 };
-use crate::{AtomicDomain, Number, Ticket, Update, Width};
+use crate::{AtomicDomain, Batch, LocalPiece, Number, RemoteRun, Ticket, Update, Width};
 
 pub(super) fn words_of_eight_bytes(setup: &Setup) {
     setup.both_ways(|peers| {
@@ -92,6 +92,64 @@ pub(super) fn updates_of_many_words(setup: &Setup) {
                     update_each(way, at, width, Update::Add, &ones).unwrap();
                     assert!(memory(region) == vec![0; 200_016], "{count} {width:?}");
                 }
+            }
+        });
+    });
+}
+
+/// Pieces of one and more words, in any order, some of them for the same words.
+pub(super) fn updates_of_words_anywhere(setup: &Setup) {
+    setup.both_ways(|peers| {
+        each_region_with_atomics(peers, 8_016, |region| {
+            let (way, start) = (&*peers.way, aligned(region));
+            for width in [Width::W8, Width::W4, Width::W2, Width::W1] {
+                if width != Width::W8 && !peers.target.capabilities().narrow_atomics {
+                    continue;
+                }
+                let word = width.bytes();
+                update_each(
+                    way,
+                    region.remote().at(start),
+                    width,
+                    Update::Store,
+                    &[0; 8_000],
+                )
+                .unwrap();
+                let one = &1_u64.to_le_bytes()[..word];
+                let ones = one.repeat(3);
+                let mut wanted = vec![0_u8; 8_000 / word];
+                let (mut runs, mut pieces) = (Vec::new(), Vec::new());
+                for index in 0..300 {
+                    let (at, count) = (index * 7919 % 200, 1 + index % 3);
+                    wanted[at..at + count].iter_mut().for_each(|sum| *sum += 1);
+                    runs.push(RemoteRun {
+                        at: region.remote().at(start + (at * word) as u64),
+                        pieces: 1,
+                    });
+                    pieces.push(LocalPiece {
+                        base: ones.as_ptr().cast_mut(),
+                        len: count * word,
+                    });
+                }
+                let batch = Batch {
+                    runs: &runs,
+                    pieces: &pieces,
+                };
+                // SAFETY: the operands outlive the operation.
+                let posted = unsafe { way.update_batch(width, Update::Add, &batch) };
+                finish(way, posted.map_err(|failed| failed.error)).unwrap();
+                let found = memory(region);
+                let sums = found[start as usize..][..8_000].chunks_exact(word);
+                let each = sums.zip(&wanted).enumerate();
+                each.for_each(|(index, (sum, &wanted))| {
+                    let mut bytes = [0; 8];
+                    bytes[..word].copy_from_slice(sum);
+                    assert_eq!(
+                        u64::from_le_bytes(bytes),
+                        wanted.into(),
+                        "{index} {width:?}"
+                    );
+                });
             }
         });
     });

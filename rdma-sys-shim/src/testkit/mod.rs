@@ -110,6 +110,7 @@ pub const CASES: &[Case] = cases! {
         words_of_eight_bytes,
         narrow_words,
         updates_of_many_words,
+        updates_of_words_anywhere,
         sums_of_numbers,
         all_threads_add_to_one_word,
         a_store_is_behind_what_was_written,
