@@ -132,11 +132,13 @@ impl<'a> LayoutWork<'a> {
 
     pub(super) fn blocks(&self) -> impl Iterator<Item = ElementBlock> {
         let (skip, mut walked) = (self.skip, 0);
-        let strips = Together::new(self.layouts).filter(move |strip| {
+        let list = self.list_beside_runs();
+        let strips = list.is_none().then(|| Together::new(self.layouts));
+        let strips = strips.into_iter().flatten().filter(move |strip| {
             walked += strip.bytes();
             walked > skip
         });
-        strips.flat_map(|strip| {
+        let blocks = strips.flat_map(|strip| {
             let len = strip.len as usize;
             strip
                 .blocks()
@@ -146,7 +148,31 @@ impl<'a> LayoutWork<'a> {
                     target,
                     len,
                 })
-        })
+        });
+        list.into_iter().flatten().chain(blocks)
+    }
+
+    /// The blocks of an index list at the target, beside contiguous buffers: there is little to find out for each.
+    fn list_beside_runs(&self) -> Option<impl Iterator<Item = ElementBlock>> {
+        let [operands, result, target] = self.layouts;
+        let mut left = operands.as_run()?.min(result.as_run()?);
+        let (at, parts) = target.as_list()?;
+        if self.skip > 0 || !parts.iter().all(|part| part.as_run().is_some()) {
+            return None;
+        }
+        let mut done = 0;
+        Some(parts.iter().map_while(move |part| {
+            let len = part.as_run()?.min(left);
+            let block = ElementBlock {
+                operands: operands.at + done,
+                result: result.at + done,
+                target: at + part.at,
+                len: len as usize,
+            };
+            left -= len;
+            done += len as i64;
+            (len > 0).then_some(block)
+        }))
     }
 
     /// Whether single atomics update the elements of a block. `base` is where the target's layout is placed.
