@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 
+use rdma_sys_shim::memory::prefetch_for_write;
 use rdma_sys_shim::{Via, Width};
 
 use super::PROC_NULL;
@@ -27,6 +28,9 @@ use crate::window::{OnTarget, Window};
 
 /// So many elements are updated before work on many elements, or another rank that waits for the lock, may come.
 const AT_A_TIME: usize = 256;
+
+/// Of so many elements the lines are under way while they are updated.
+const AHEAD: usize = 8;
 
 /// So many elements are divided by target at a time.
 const DIVIDED: usize = 16 << 10;
@@ -306,20 +310,20 @@ impl Window {
             let extent = ty.extent();
             match (Fetching::of(op), ty.size(), work.result.is_null()) {
                 (Some(Fetching::Add), 8, true) => {
-                    self.update_mapped(operation, places, |index, at| {
+                    self.update_mapped(operation, places, true, |index, at| {
                         let operand = Width::W8.load(work.operands.add(index * 8));
                         elementwise::fetch_op(at, Width::W8, Fetching::Add, operand);
                     })
                 }
                 (Some(Fetching::Add), 8, false) => {
-                    self.update_mapped(operation, places, |index, at| {
+                    self.update_mapped(operation, places, true, |index, at| {
                         let operand = Width::W8.load(work.operands.add(index * 8));
                         let old = elementwise::fetch_op(at, Width::W8, Fetching::Add, operand);
                         Width::W8.store(work.result.add(index * 8), old);
                     })
                 }
                 (Some(Fetching::Load), 8, false) => {
-                    self.update_mapped(operation, places, |index, at| {
+                    self.update_mapped(operation, places, false, |index, at| {
                         let old = elementwise::fetch_op(at, Width::W8, Fetching::Load, 0);
                         Width::W8.store(work.result.add(index * 8), old);
                     })
@@ -327,7 +331,7 @@ impl Window {
                 _ => {
                     let all = AtomicWidths::of_processor(0);
                     let width = all.word(ty, 0).unwrap_or(Width::W8);
-                    self.update_mapped(operation, places, |index, at| {
+                    self.update_mapped(operation, places, op != Op::NoOp, |index, at| {
                         elementwise::update_words(at, width, &work.part(index * extent, 1));
                     })?;
                     // Stores are no fences, as other atomics are.
@@ -341,19 +345,20 @@ impl Window {
         }
     }
 
-    /// Calls `update` for each mapped word of a list: its number, and where it is.
+    /// Calls `update` for each mapped word of a list: its number, and where it is. `writes`: it changes most of them.
     #[inline(always)]
     fn update_mapped(
         &self,
         operation: &'static str,
         places: Places<'_>,
+        writes: bool,
         update: impl Fn(usize, *mut u8),
     ) -> Result<()> {
         for (number, some) in places.chunks(AT_A_TIME).enumerate() {
             let first = number * AT_A_TIME;
             let mut next = 0;
             while next < some.len() {
-                next += self.update_singles(&some[next..], |index, at| {
+                next += self.update_singles(&some[next..], writes, |index, at| {
                     update(first + next + index, at);
                 });
                 // What is left begins with one that takes the lock.
@@ -372,11 +377,22 @@ impl Window {
 
     /// As [`Window::update_mapped`], up to the first that takes the lock; returns how many places are done with.
     #[inline(always)]
-    fn update_singles(&self, places: Places<'_>, update: impl Fn(usize, *mut u8)) -> usize {
+    fn update_singles(
+        &self,
+        places: Places<'_>,
+        writes: bool,
+        update: impl Fn(usize, *mut u8),
+    ) -> usize {
         let Some(singles) = self.begin_list() else {
             return 0;
         };
+        let ahead = places.get(AHEAD..).filter(|_| writes);
+        let mut ahead = self.mapped(ahead.unwrap_or_default());
         for (index, (target, at)) in self.mapped(places) {
+            // A locked instruction waits for its line, and those behind it wait for it.
+            if let Some((_, (_, at))) = ahead.next() {
+                prefetch_for_write(at);
+            }
             if !singles.are_free_at(target) {
                 return index;
             }

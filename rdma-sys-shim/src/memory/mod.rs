@@ -90,6 +90,12 @@ pub fn before_flag() {
     testkit::before_flag();
 }
 
+/// Asks for the cache line at `at`, which will be written to soon. A hint, for any address.
+#[inline(always)]
+pub fn prefetch_for_write(at: *const u8) {
+    arch::prefetch_for_write(at);
+}
+
 /// `to[i] += from[i]` for `count` elements, at any alignment. If `to` and `from` overlap without being equal,
 /// the sums are unspecified.
 ///
