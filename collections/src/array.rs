@@ -103,7 +103,7 @@ impl<T: Element> DistArray<T> {
 
     /// Collective. A new array, of which each rank sets its own elements before anybody else sees them. Where `set` fails
     /// on one rank, it fails on all.
-    fn make(
+    pub(crate) fn make(
         operation: &'static str,
         comm: &Communicator,
         len: usize,
@@ -655,7 +655,7 @@ fn same_length(operation: &'static str, ours: usize, indices: &[usize]) -> Resul
     }
 }
 
-fn zeroed<T: Element>(operation: &'static str, len: usize) -> Result<Vec<T>> {
+pub(crate) fn zeroed<T: Element>(operation: &'static str, len: usize) -> Result<Vec<T>> {
     bytemuck::try_zeroed_vec(len).map_err(|()| Error::NoMemory {
         operation,
         bytes: len.saturating_mul(size_of::<T>()),

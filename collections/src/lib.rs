@@ -2,7 +2,7 @@
 //! nothing else.
 //!
 //! - [`DistArray`]: an array by global index, in blocks or dealt cyclically; single elements, ranges, and lists of indices
-//!   in one call.
+//!   in one call; saved to one file, and loaded on another number of ranks.
 //! - [`DistMap`]: a hash map, in which each operation on a key takes effect as a whole.
 //! - [`Deque`]: tasks, which ranks take from each other until none is left anywhere.
 //! - [`Arena`]: memory on all ranks for elements that point to each other by [`GlobalPtr`].
@@ -17,6 +17,7 @@ mod array;
 mod deque;
 mod distribution;
 mod error;
+mod file;
 mod map;
 mod words;
 

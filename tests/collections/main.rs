@@ -4,6 +4,7 @@
 mod arenas;
 mod arrays;
 mod deques;
+mod files;
 mod maps;
 mod random;
 
@@ -76,6 +77,7 @@ fn main() {
         ("arenas", arenas::scenarios()),
         ("arrays", arrays::scenarios()),
         ("deques", deques::scenarios()),
+        ("files", files::scenarios()),
         ("maps", maps::scenarios()),
     ];
     if let Some(name) = environment::case() {
