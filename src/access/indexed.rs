@@ -155,7 +155,8 @@ impl Window {
                 on.move_elements(way, origin, len, list, places)
             });
         }
-        // SAFETY: the caller's promise; all places were found in mapped memory.
+        // SAFETY: `origin` is the caller's promise; all places were found inside mappings, which stay, as do their bases and
+        // units, until the window is freed.
         unsafe {
             match len {
                 8 => self.copy_mapped(way, origin, 8, places),
@@ -300,7 +301,8 @@ impl Window {
             return Ok(());
         }
         work.check_buffers(operation, len)?;
-        // SAFETY: the caller's promise; where all are words, they were found in mapped memory, and aligned.
+        // SAFETY: the buffers are the caller's promise; where all are words, they were found aligned inside mappings, which stay,
+        // as do their bases and units, until the window is freed.
         unsafe {
             if !all_words {
                 return self.each_target(operation, places, |on, list| {
