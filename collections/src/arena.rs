@@ -41,7 +41,7 @@ impl GlobalPtr {
     /// Local. Whether it points nowhere.
     #[must_use]
     pub fn is_null(self) -> bool {
-        self.word == 0
+        self.rank().is_none()
     }
 
     /// Local. Whose part it points into; `None` if it is null.
@@ -120,7 +120,8 @@ impl fmt::Debug for GlobalPtr {
 /// ```
 ///
 /// # When a rank dies
-/// Operations on its part fail with an error that names it; others go on, until a collective call finds it missing.
+/// Operations on its part fail with an error that names it. Once a rank has found that out, it tells the others, and other
+/// operations may fail, too.
 pub struct Arena<T: Element> {
     elements: Session<'static, T>,
     /// How many elements of each part are allocated.
@@ -136,7 +137,11 @@ impl<T: Element> Arena<T> {
     /// of elements differ, out of memory, a rank that died or left.
     pub fn new(comm: &Communicator, capacity: usize) -> Result<Self> {
         const OPERATION: &str = "Arena::new";
-        let ours = format!("room for {capacity} elements of {}", type_name::<T>());
+        let ours = format!(
+            "room for {capacity} elements of {} ({} bytes)",
+            type_name::<T>(),
+            size_of::<T>()
+        );
         agreement::alike(comm, OPERATION, &ours)?;
         if GlobalPtr::new(comm.size(), capacity).is_none() {
             return Err(Error::BadArgument {
@@ -147,11 +152,17 @@ impl<T: Element> Arena<T> {
                 ),
             });
         }
+        let elements = Window::allocate(comm, capacity)?.into_owned();
+        let allocated = match Window::allocate(comm, 1) {
+            Ok(window) => window.into_owned(),
+            Err(error) => {
+                elements.free()?;
+                return Err(error.into());
+            }
+        };
         Ok(Self {
-            elements: Window::allocate(comm, capacity)?
-                .into_owned()
-                .into_session()?,
-            allocated: Window::allocate(comm, 1)?.into_owned().into_session()?,
+            elements: elements.into_session()?,
+            allocated: allocated.into_session()?,
             capacity,
         })
     }

@@ -10,6 +10,7 @@
 use std::any::type_name;
 use std::marker::PhantomData;
 use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -70,12 +71,13 @@ const IDLE: Duration = Duration::from_millis(1);
 /// ```
 ///
 /// # When a rank dies
-/// Its tasks are lost. [`Deque::next`] fails on every other rank with an error that names it, once they have done what they
-/// could take.
+/// Its tasks are lost. [`Deque::next`] fails with an error that names it, on every other rank in time.
 pub struct Deque<T> {
     session: Session<'static, u64>,
     /// Of each part.
     capacity: u64,
+    /// Tasks that this rank has finished where it could not count them: on a thread that may not.
+    uncounted: AtomicU64,
     marker: PhantomData<T>,
 }
 
@@ -84,6 +86,7 @@ pub struct Deque<T> {
 pub struct Task<'d, T> {
     value: T,
     session: &'d Session<'static, u64>,
+    uncounted: &'d AtomicU64,
 }
 
 impl<T> Deref for Task<'_, T> {
@@ -96,8 +99,12 @@ impl<T> Deref for Task<'_, T> {
 
 impl<T> Drop for Task<'_, T> {
     fn drop(&mut self) {
-        // In this rank's own part, whose rank lives.
-        let _ = self.session.fetch_add(self.session.rank(), FINISHED, 1);
+        if (self.session)
+            .fetch_add(self.session.rank(), FINISHED, 1)
+            .is_err()
+        {
+            self.uncounted.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -111,7 +118,12 @@ impl<T: Element> Deque<T> {
     /// rank that died or left.
     pub fn new(comm: &Communicator, capacity: usize) -> Result<Self> {
         const OPERATION: &str = "Deque::new";
-        let ours = format!("room for {capacity} tasks of {}", type_name::<T>());
+        const { assert!(size_of::<T>() > 0, "tasks of more than no bytes") };
+        let ours = format!(
+            "room for {capacity} tasks of {} ({} bytes)",
+            type_name::<T>(),
+            size_of::<T>()
+        );
         agreement::alike(comm, OPERATION, &ours)?;
         if capacity == 0 {
             return Err(Error::BadArgument {
@@ -124,6 +136,7 @@ impl<T: Element> Deque<T> {
         Ok(Self {
             session: window.into_session()?,
             capacity: capacity as u64,
+            uncounted: AtomicU64::new(0),
             marker: PhantomData,
         })
     }
@@ -153,7 +166,8 @@ impl<T: Element> Deque<T> {
     }
 
     /// One-sided. A task for this rank: the newest of its own, or else the oldest of another rank's. Waits where the only
-    /// ones left are in the hands of others, which may yet push more; `None` when no rank has one any more.
+    /// ones left are in somebody's hands, who may yet push more; `None` when no rank has one any more. So drop a task before
+    /// you ask for the next one: a rank does not get past tasks that it keeps.
     ///
     /// # Errors
     /// A rank died or left; a device failed.
@@ -185,8 +199,11 @@ impl<T: Element> Deque<T> {
     /// As for [`Deque::next`].
     pub fn try_next(&self) -> Result<Option<Task<'_, T>>> {
         let (me, ranks) = (self.session.rank(), self.session.ranks());
-        let found = self.take_own()?;
-        if let Some(value) = found {
+        let uncounted = self.uncounted.swap(0, Ordering::Relaxed);
+        if uncounted > 0 {
+            self.session.fetch_add(me, FINISHED, uncounted)?;
+        }
+        if let Some(value) = self.take_own()? {
             return Ok(Some(self.task(value)));
         }
         // Each rank begins with its neighbour, so that not all try the same one.
@@ -216,8 +233,11 @@ impl<T: Element> Deque<T> {
     }
 
     fn task(&self, value: T) -> Task<'_, T> {
-        let session = &self.session;
-        Task { value, session }
+        Task {
+            value,
+            session: &self.session,
+            uncounted: &self.uncounted,
+        }
     }
 
     fn take_own(&self) -> Result<Option<T>> {

@@ -7,8 +7,8 @@
 //! - [`Deque`]: tasks, which ranks take from each other until none is left anywhere.
 //! - [`Arena`]: memory on all ranks for elements that point to each other by [`GlobalPtr`].
 //!
-//! Operations on elements are one-sided: no other rank has to take part. Calls that are collective say so, and fail on
-//! every rank if they fail on one; where ranks disagree on what they make, each gets [`Error::RanksDiffer`].
+//! Operations on elements are one-sided: no other rank has to take part. Calls that are collective say so; what they make
+//! is there on every rank or on none; where ranks disagree on what they make, each gets [`Error::RanksDiffer`].
 #![forbid(unsafe_code)]
 
 mod agreement;

@@ -11,6 +11,7 @@
 use std::any::type_name;
 use std::hash::{DefaultHasher, Hasher};
 use std::marker::PhantomData;
+use std::sync::atomic::{Ordering, fence};
 use std::thread;
 
 use transom::{Communicator, Element, Op, Session, Window};
@@ -37,7 +38,8 @@ const LOOKS: u32 = 64;
 ///
 /// Each operation on a key is atomic: it takes effect at once, and as a whole. A value is seen as one operation
 /// wrote it. A rank that changes a key keeps others waiting at that key for as long as it takes to write the value,
-/// or for the function of [`DistMap::update`]; readers of other keys do not notice.
+/// or for the function of [`DistMap::update`]; while it inserts a new one, at keys that are looked for along the same
+/// slots, too. Where some ranks change one key all the time, others may have to try for long.
 ///
 /// A part has room for a fixed number of keys, and those that were removed take theirs until the next
 /// [`DistMap::reserve`].
@@ -59,7 +61,7 @@ const LOOKS: u32 = 64;
 ///
 /// # When a rank dies
 /// Operations on keys of its part fail with an error that names it, and so does an operation on a key that it was
-/// changing. Others go on, until a collective call finds it missing.
+/// changing. Once a rank has found that out, it tells the others, and operations fail everywhere.
 pub struct DistMap<K, V> {
     session: Session<'static, u64>,
     /// Keys that each part has room for.
@@ -93,6 +95,11 @@ impl State {
             2 => Kind::Full,
             _ => Kind::Removed,
         }
+    }
+
+    /// Whether its slot has a key, which stays: so it is not empty, and nobody is writing the first entry.
+    fn has_key(self) -> bool {
+        self.0 >> Self::VERSION_AT != 0
     }
 
     /// Who is at it.
@@ -134,8 +141,19 @@ impl<K: Element, V: Element> DistMap<K, V> {
     /// memory, a rank that died or left.
     pub fn new(comm: &Communicator, capacity: usize) -> Result<Self> {
         const OPERATION: &str = "DistMap::new";
-        let (key, value) = (type_name::<K>(), type_name::<V>());
-        let ours = format!("room for {capacity} keys of {key} with values of {value}");
+        const {
+            assert!(
+                size_of::<K>() > 0 && size_of::<V>() > 0,
+                "keys and values of more than no bytes"
+            )
+        };
+        let ours = format!(
+            "room for {capacity} keys of {} ({} bytes) with values of {} ({} bytes)",
+            type_name::<K>(),
+            size_of::<K>(),
+            type_name::<V>(),
+            size_of::<V>()
+        );
         agreement::alike(comm, OPERATION, &ours)?;
         if capacity == 0 {
             let what = "a capacity of 0 keys".to_owned();
@@ -188,22 +206,30 @@ impl<K: Element, V: Element> DistMap<K, V> {
 
     /// The slot that has the key, or the empty one that it would have. A value there is as it was under that state.
     fn find(&self, rank: u32, first: usize, key: &[u64]) -> Result<Option<Found>> {
+        let mut words = vec![0; Self::ENTRY];
         for at in self.slots_from(first) {
-            let state = self.state(rank, at)?;
-            let mut words = vec![0; Self::ENTRY];
+            let mut state = State(self.session.load(rank, at)?);
+            if !state.has_key() {
+                state = self.wait_at(rank, at)?;
+            }
             if state.kind() == Kind::Empty {
                 return Ok(Some(Found { at, state, words }));
             }
             self.session.get_blocking(rank, at + 1, &mut words)?;
-            if words[..Self::KEY] == *key {
-                return Ok(Some(Found { at, state, words }));
+            if words[..Self::KEY] != *key {
+                continue;
             }
+            if state.kind() == Kind::Busy {
+                state = self.wait_at(rank, at)?;
+                self.session.get_blocking(rank, at + 1, &mut words)?;
+            }
+            return Ok(Some(Found { at, state, words }));
         }
         Ok(None)
     }
 
-    /// The state of a slot at which nobody is.
-    fn state(&self, rank: u32, at: usize) -> Result<State> {
+    /// The state of a slot, once nobody is at it.
+    fn wait_at(&self, rank: u32, at: usize) -> Result<State> {
         let mut looks = 0;
         loop {
             let state = State(self.session.load(rank, at)?);
@@ -256,8 +282,9 @@ impl<K: Element, V: Element> DistMap<K, V> {
         self.change("DistMap::insert", true, key, |_| Some(*value))
     }
 
-    /// One-sided. Gives the key the value that `with` makes of the one that it has, and returns that. `with` is called once,
-    /// while this rank has the key for itself: it must not use that key.
+    /// One-sided. Gives the key the value that `with` makes of the one that it has, and returns the one that it had. `with`
+    /// is called once, while this rank has the key for itself: it must not use the map, whose keys other ranks may have
+    /// for themselves while they wait for this one.
     ///
     /// # Errors
     /// As for [`DistMap::insert`].
@@ -296,12 +323,6 @@ impl<K: Element, V: Element> DistMap<K, V> {
                 None if inserts => return Err(full()),
                 _ => return Ok(None),
             };
-            let is_new = found.state.kind() == Kind::Empty;
-            // Room first: who finds none has changed nothing.
-            if is_new && self.session.fetch_add(rank, TAKEN, 1)? >= self.capacity as u64 {
-                give_room_back(&self.session, rank)?;
-                return Err(full());
-            }
             let busy = found.state.busy(self.session.rank());
             let old = (self.session).compare_swap(rank, found.at, found.state.0, busy.0)?;
             if old == found.state.0 {
@@ -313,19 +334,25 @@ impl<K: Element, V: Element> DistMap<K, V> {
                 };
                 break (found, slot);
             }
-            if is_new {
-                give_room_back(&self.session, rank)?;
-            }
         };
+        // No reader may see what is written next without what this rank swapped.
+        fence(Ordering::SeqCst);
+        let is_new = found.state.kind() == Kind::Empty;
+        if is_new && self.session.fetch_add(rank, TAKEN, 1)? >= self.capacity as u64 {
+            return Err(full());
+        }
         let value = match found.state.kind() {
             Kind::Full => Some(words::read(&found.words[Self::KEY..])),
             _ => None,
         };
         let new = with(value);
-        let live = i64::from(new.is_some()) - i64::from(value.is_some());
+        // Counted before anybody can remove it, and until it is removed.
+        if value.is_none() && new.is_some() {
+            self.session.fetch_add(rank, LIVE, 1)?;
+        }
         slot.leave(&wanted, new)?;
-        if live != 0 {
-            self.session.fetch_add(rank, LIVE, live as u64)?;
+        if value.is_some() && new.is_none() {
+            self.session.fetch_add(rank, LIVE, u64::MAX)?;
         }
         Ok(value)
     }
@@ -374,21 +401,21 @@ impl<K: Element, V: Element> DistMap<K, V> {
                 let Some(((before, behind), entry)) = looked.next() else {
                     return false;
                 };
-                match State(before).kind() {
-                    Kind::Empty => return false,
-                    Kind::Busy => {
-                        let waited = self.state(search.rank, at(search));
-                        failed = failed.take().or(waited.err());
-                        return failed.is_none();
-                    }
-                    Kind::Full | Kind::Removed => {}
+                let state = State(before);
+                if state.kind() == Kind::Empty {
+                    return false;
                 }
                 words::write(&keys[search.index], &mut wanted);
-                if entry[..Self::KEY] != wanted[..] {
+                if state.has_key() && entry[..Self::KEY] != wanted[..] {
                     search.behind += 1;
                     return search.behind < slots;
                 }
-                if State(before).kind() == Kind::Removed {
+                if state.kind() == Kind::Busy {
+                    let waited = self.wait_at(search.rank, at(search));
+                    failed = failed.take().or(waited.err());
+                    return failed.is_none();
+                }
+                if state.kind() == Kind::Removed {
                     return false;
                 }
                 let is_whole = before == behind;
@@ -441,7 +468,7 @@ impl<K: Element, V: Element> DistMap<K, V> {
         let mut words = vec![0; Self::ENTRY];
         for at in self.slots_from(0) {
             loop {
-                let state = self.state(rank, at)?;
+                let state = self.wait_at(rank, at)?;
                 if state.kind() != Kind::Full {
                     break;
                 }
@@ -466,7 +493,7 @@ impl<K: Element, V: Element> DistMap<K, V> {
         // All ranks have done with what they were about.
         comm.barrier()?;
         let entries = self.own_entries()?;
-        let most = comm.allreduce(&[entries.len().max(capacity) as u64], Op::Max)?[0];
+        let most = comm.allreduce_value(entries.len().max(capacity).max(1) as u64, Op::Max)?;
         let larger = Self::new(&comm, most as usize)?;
         for (key, value) in entries {
             // Which rank a key falls to does not depend on the capacity: all of these are this rank's.
@@ -494,7 +521,7 @@ struct Search {
     behind: usize,
 }
 
-/// A slot that this rank is at. Dropped, by a panic or an error, it is left as it was.
+/// A slot that this rank is at. Dropped, by a panic or an error before anything was written, it is left as it was.
 struct Busy<'m> {
     session: &'m Session<'static, u64>,
     rank: u32,
@@ -505,15 +532,18 @@ struct Busy<'m> {
 impl Busy<'_> {
     /// Writes the entry, and leaves the slot with or without a value.
     fn leave<V: Element>(mut self, key: &[u64], value: Option<V>) -> Result<()> {
-        let mut kind = Kind::Removed;
+        let old = self.left_as;
+        // What is half written is no value.
+        self.left_as = old.next(Kind::Removed);
         if let Some(value) = value {
             let mut entry = vec![0; key.len() + words::count::<V>()];
             entry[..key.len()].copy_from_slice(key);
             words::write(&value, &mut entry[key.len()..]);
             self.session.put_blocking(self.rank, self.at + 1, &entry)?;
-            kind = Kind::Full;
+            self.left_as = old.next(Kind::Full);
         }
-        self.left_as = self.left_as.next(kind);
+        self.session.store(self.rank, self.at, self.left_as.0)?;
+        std::mem::forget(self);
         Ok(())
     }
 }

@@ -46,8 +46,8 @@ struct MappedPart {
 
 impl Window {
     /// One-sided. Copies elements of `len` bytes, one after the other from `origin` on, to `places`: rank and displacement
-    /// (in that rank's units) of each. As a [`Window::put`] of each, in their order, but all places are checked before
-    /// anything is transferred. Complete at the next synchronisation of each target: fence, flush or unlock.
+    /// (in that rank's units) of each. As a [`Window::put`] of each, but all places are checked before
+    /// anything is transferred. A place that comes twice ends with either element. Complete at the next synchronisation of each target: fence, flush or unlock.
     ///
     /// Mapped memory is stored to in a loop, which takes a few nanoseconds an element. Over a network, the elements for one
     /// target go together.
@@ -86,7 +86,8 @@ impl Window {
     }
 
     /// One-sided. Combines elements of type `ty`, one after the other from `origin` on, into those at `places`: as a
-    /// [`Window::accumulate`] of each, in their order. A place may come several times. See [`Window::put_indexed`].
+    /// [`Window::accumulate`] of each, in their order. A place may come several times; elements
+    /// that overlap without being the same may lose updates, as in MPI. See [`Window::put_indexed`].
     ///
     /// # Errors
     /// As for [`Window::put_indexed`]; an operation that is not defined for the type, or [`Op::NoOp`].

@@ -6,9 +6,11 @@ use std::ops::Deref;
 use super::epoch::QuiesceOnExit;
 use super::own::OwnPart;
 use super::target::same_length;
+use super::window::len_of;
 use super::{LockAll, Passive, Target};
 use crate::lower;
-use crate::{Accumulate, Element, IntoTarget, Op, Result, raw};
+use crate::raw::PROC_NULL;
+use crate::{Accumulate, Element, IntoRank, IntoTarget, Op, Result, raw};
 
 /// How many a list has.
 const PLACES: &str = "in the list of places";
@@ -48,6 +50,34 @@ impl<'op, T: Element> AllTargets<'op, T> {
         }
     }
 
+    /// Local. This process's rank.
+    #[must_use]
+    pub fn rank(&self) -> u32 {
+        self.raw.rank()
+    }
+
+    /// Local. How many ranks share the window.
+    #[must_use]
+    pub fn ranks(&self) -> u32 {
+        self.raw.ranks()
+    }
+
+    /// Local. How many elements a rank's part has.
+    ///
+    /// # Errors
+    /// `rank` is not a rank of the window.
+    pub fn len_of(&self, rank: impl IntoRank) -> Result<usize> {
+        len_of::<T>(self.raw, rank)
+    }
+
+    /// The untyped interface has a number for nobody; here that is no rank.
+    fn check_ranks(&self, operation: &'static str, places: &[(u32, usize)]) -> Result<()> {
+        match places.iter().find(|&&(rank, _)| rank == PROC_NULL) {
+            None => Ok(()),
+            Some(&(rank, _)) => rank.into_rank(operation, self.raw.ranks()).map(drop),
+        }
+    }
+
     /// Local. The part of `rank`; of `None`, nobody's (see [`Target`]). It takes the operations of an epoch.
     ///
     /// # Errors
@@ -58,13 +88,15 @@ impl<'op, T: Element> AllTargets<'op, T> {
     }
 
     /// One-sided. Copies `src`, element by element, to `places`: the rank and the offset of each. As a
-    /// [`Target::put`] of each, in their order, but all places are checked before anything is transferred. What is
-    /// mapped is stored to in a loop; over a network, the elements for one rank go together (MPI-4.1, section 12.3.1).
+    /// [`Target::put`] of each, but all places are checked before anything is transferred. A place that comes twice ends
+    /// with either element. What is mapped is stored to in a loop; over a network, the elements for one rank go together
+    /// (MPI-4.1, section 12.3.1).
     ///
     /// # Errors
     /// `src` has another number of elements than there are places. A place that no rank has: the error says which
     /// of the list, and nothing was transferred. A target died, or a device failed.
     pub fn put_indexed(&self, places: &[(u32, usize)], src: &'op [T]) -> Result<()> {
+        self.check_ranks("put_indexed", places)?;
         same_length("put_indexed", src.len(), places.len(), PLACES)?;
         // SAFETY: the source is borrowed until the batch is complete, and has an element for each place; it is no
         // window memory that this batch writes to.
@@ -77,6 +109,7 @@ impl<'op, T: Element> AllTargets<'op, T> {
     /// # Errors
     /// As for [`AllTargets::put_indexed`].
     pub fn get_indexed(&self, places: &[(u32, usize)], dst: &'op mut [T]) -> Result<()> {
+        self.check_ranks("get_indexed", places)?;
         same_length("get_indexed", dst.len(), places.len(), PLACES)?;
         // SAFETY: as for `put_indexed`, and uniquely.
         unsafe { (self.raw).get_indexed(dst.as_mut_ptr().cast(), size_of::<T>(), places) }
@@ -91,6 +124,7 @@ impl<'op, T: Element> AllTargets<'op, T> {
     where
         T: Accumulate,
     {
+        self.check_ranks("accumulate_indexed", places)?;
         same_length("accumulate_indexed", src.len(), places.len(), PLACES)?;
         let origin = src.as_ptr().cast();
         // SAFETY: as for `put_indexed`; `Accumulate` says what the elements are.
@@ -113,6 +147,7 @@ impl<'op, T: Element> AllTargets<'op, T> {
         T: Accumulate,
     {
         const OPERATION: &str = "get_accumulate_indexed";
+        self.check_ranks(OPERATION, places)?;
         same_length(OPERATION, src.len(), places.len(), PLACES)?;
         same_length(OPERATION, src.len(), dst.len(), "in the result")?;
         let (origin, result) = (src.as_ptr().cast(), dst.as_mut_ptr().cast());

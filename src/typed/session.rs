@@ -8,7 +8,7 @@ use super::epoch::QuiesceOnExit;
 use super::own::OwnPart;
 use super::window::len_of;
 use super::{Passive, Target, Window};
-use crate::lower::{error, not_forked};
+use crate::lower::{self, Aim, error, not_forked};
 use crate::{
     Accumulate, Atomic, Communicator, Element, IntoRank, Misuse, Op, Result, Statistics, raw,
 };
@@ -60,8 +60,10 @@ use crate::{
 ///
 /// # Errors
 /// Every operation: `rank` is not a rank of the window; elements past the end of its part, in which case nothing
-/// is transferred; a target that died; a device that failed; a call from another thread than the one that opened
-/// the session, in a job of [`ThreadLevel::Serialized`](crate::ThreadLevel). The session goes on.
+/// is transferred; a target that died, which a call finds out that is repeated; a device that failed; a call from another
+/// thread than the one that opened the session, in a job of [`ThreadLevel::Serialized`](crate::ThreadLevel); a job that this
+/// rank has left. The session goes on, but for batches and lists: where an operation on one rank has failed, or a rank is known
+/// to have died, they fail on all.
 #[repr(transparent)]
 pub struct Session<'c, T: Element> {
     window: Window<'c, T>,
@@ -105,6 +107,9 @@ fn this_thread() -> usize {
     thread_local!(static HERE: u8 = const { 0 });
     HERE.with(|here| ptr::from_ref(here).addr())
 }
+
+/// Lists of no more places are no bulk transfers.
+const LOOKED_AT: usize = 64;
 
 /// Puts of the own part read it: in a session, no lock lends it.
 static NEVER_LENT: OwnPart = OwnPart::new();
@@ -177,20 +182,45 @@ impl<'c, T: Element> Session<'c, T> {
         rank: impl IntoRank,
         act: impl FnOnce(Target<'_, T, Passive>) -> Result<R>,
     ) -> Result<R> {
-        let raw = self.check_thread(operation)?;
+        let raw = self.usable(operation)?;
         // A panic of the program's log, too, leaves no buffer in use.
         let quiesce = QuiesceOnExit::new(raw);
-        let done = Target::new(operation, raw, &NEVER_LENT, rank).and_then(act);
+        let done = Target::new(operation, raw, &NEVER_LENT, rank).and_then(|target| {
+            let aim = target.aim(operation);
+            let value = act(target)?;
+            // A program may repeat any of them until another rank has done something.
+            lower::check_liveness(raw, aim)?;
+            Ok(value)
+        });
         quiesce.defuse();
         done
     }
 
     #[inline(always)]
-    fn check_thread(&self, operation: &'static str) -> Result<&raw::Window> {
-        match self.window.opened().takes_this_thread() {
-            true => Ok(self.window.raw()),
-            false => Err(error(operation, Misuse::OtherThread)),
+    fn usable(&self, operation: &'static str) -> Result<&raw::Window> {
+        if !self.window.opened().takes_this_thread() {
+            return Err(error(operation, Misuse::OtherThread));
         }
+        let raw = self.window.raw();
+        lower::in_job(raw, operation)?;
+        Ok(raw)
+    }
+
+    /// As [`Session::batch`], of a list. Short ones may be repeated until other ranks have done something: where one of
+    /// them died, that is an error.
+    fn list<'env>(
+        &'env self,
+        operation: &'static str,
+        places: &[(u32, usize)],
+        transfer: impl for<'op> FnOnce(&Batch<'op, 'env, AllTargets<'op, T>>) -> Result<()>,
+    ) -> Result<()> {
+        let raw = self.usable(operation)?;
+        AllTargets::new(raw, &NEVER_LENT).batch(transfer)?;
+        if places.len() <= LOOKED_AT {
+            let mut ranks = places.iter().map(|&(rank, _)| Aim::new(operation, rank));
+            ranks.try_for_each(|aim| lower::check_liveness(raw, aim))?;
+        }
+        Ok(())
     }
 
     /// One-sided. A batch: operations on any ranks' parts, whose buffers are lent until `body` has returned and
@@ -219,7 +249,7 @@ impl<'c, T: Element> Session<'c, T> {
         &'env self,
         body: impl for<'op> FnOnce(&Batch<'op, 'env, AllTargets<'op, T>>) -> Result<R>,
     ) -> Result<R> {
-        let raw = self.check_thread("batch")?;
+        let raw = self.usable("batch")?;
         not_forked("batch")?;
         AllTargets::new(raw, &NEVER_LENT).batch(body)
     }
@@ -266,8 +296,15 @@ impl<'c, T: Element> Session<'c, T> {
     /// # Errors
     /// This rank has no such counter; a rank of the window died or left.
     pub fn wait_notify(&self, counter: u32, at_least: u64) -> Result<()> {
-        self.check_thread("wait_notify")?
-            .wait_notify(counter, at_least)
+        self.usable("wait_notify")?.wait_notify(counter, at_least)
+    }
+
+    /// Local. As [`Session::wait_notify`], without waiting: true if the counter is there.
+    ///
+    /// # Errors
+    /// As for [`Session::wait_notify`].
+    pub fn test_notify(&self, counter: u32, at_least: u64) -> Result<bool> {
+        self.usable("test_notify")?.test_notify(counter, at_least)
     }
 
     /// One-sided. Copies the elements from `at` on to `dst` (MPI-4.1, section 12.3.2).
@@ -317,7 +354,9 @@ impl<'c, T: Element> Session<'c, T> {
     /// `src` has another number of elements than there are places. A place that no rank has: the error says which
     /// of the list, and nothing was transferred. See [`Session`].
     pub fn put_indexed(&self, places: &[(u32, usize)], src: &[T]) -> Result<()> {
-        self.batch(|batch| batch.put_indexed(places, src))
+        self.list("put_indexed", places, |batch| {
+            batch.put_indexed(places, src)
+        })
     }
 
     /// One-sided. Copies the elements at `places` to `dst`, as [`Session::put_indexed`] does the other way
@@ -326,7 +365,9 @@ impl<'c, T: Element> Session<'c, T> {
     /// # Errors
     /// As for [`Session::put_indexed`].
     pub fn get_indexed(&self, places: &[(u32, usize)], dst: &mut [T]) -> Result<()> {
-        self.batch(|batch| batch.get_indexed(places, dst))
+        self.list("get_indexed", places, |batch| {
+            batch.get_indexed(places, dst)
+        })
     }
 
     /// One-sided. Combines `src`, element by element, into those at `places`, each atomically, in the order of the
@@ -338,7 +379,9 @@ impl<'c, T: Element> Session<'c, T> {
     where
         T: Accumulate,
     {
-        self.batch(|batch| batch.accumulate_indexed(op, places, src))
+        self.list("accumulate_indexed", places, |batch| {
+            batch.accumulate_indexed(op, places, src)
+        })
     }
 
     /// One-sided. As [`Session::accumulate_indexed`], and `dst` gets what was at each place before. [`Op::NoOp`]
@@ -356,7 +399,9 @@ impl<'c, T: Element> Session<'c, T> {
     where
         T: Accumulate,
     {
-        self.batch(|batch| batch.get_accumulate_indexed(op, places, src, dst))
+        self.list("get_accumulate_indexed", places, |batch| {
+            batch.get_accumulate_indexed(op, places, src, dst)
+        })
     }
 
     /// One-sided. Combines `src` into the elements from `at` on: `target = target op src`,

@@ -615,7 +615,9 @@ impl<'c, T: Element> Window<'c, T> {
     /// leaked, since other ranks may still access it.
     pub fn free(self) -> Result<()> {
         self.usable_together("free")?;
+        let poison = self.poison_on_exit();
         self.leave_session()?;
+        poison.defuse();
         // Waits whatever the hint `no_locks` says: an epoch of a rank that disagrees must not find the
         // memory gone.
         lower::free_with(self.raw, |_, _| ())
@@ -632,7 +634,9 @@ impl<'c, T: Element> Window<'c, T> {
         // Before the others are waited for, and told of no failure: the window is freed either way.
         let room = elements.try_reserve_exact(self.len());
         self.usable_together("free")?;
+        let poison = self.poison_on_exit();
         self.leave_session()?;
+        poison.defuse();
         let bytes = self.raw.size();
         lower::free_with(self.raw, |base, bytes| {
             if room.is_ok() {

@@ -403,6 +403,13 @@ fn lists_of_places(job: &Job) -> Result<()> {
     let wrong = [(0, 0), (rank, LEN), (0, 1)];
     let error = session.put_indexed(&wrong, &[9; 3]).unwrap_err();
     assert!(error.to_string().contains("place 1"), "{error}");
+    let error = session
+        .put_indexed(&[(transom::raw::PROC_NULL, 0)], &[9])
+        .unwrap_err();
+    assert!(
+        matches!(misuse(&error), Misuse::RankOutOfRange { .. }),
+        "{error}"
+    );
     let error = session.put_indexed(&[(0, 0)], &[9; 3]).unwrap_err();
     assert!(
         matches!(
@@ -518,8 +525,8 @@ fn behind_the_job(job: Job) -> Result<()> {
     session.store(1, 0, 3)?;
     job.world().barrier()?;
     job.finish()?;
-    // What a single operation does now is up to the device; it returns.
-    let _ = session.fetch_add(0, 0, 1);
+    let error = session.fetch_add(0, 0, 1).unwrap_err();
+    assert!(matches!(misuse(&error), Misuse::JobLeft), "{error}");
     let error = session.free().unwrap_err();
     assert!(matches!(misuse(&error), Misuse::JobLeft), "{error}");
     Ok(())
@@ -534,13 +541,23 @@ fn a_rank_dies(job: &Job) -> Result<()> {
     if world.rank() == 2 {
         std::process::exit(9);
     }
-    // A loop of loads ends with an error, as does the end of the session.
-    let died = loop {
-        if let Err(error) = session.load(2, 0) {
-            break error;
-        }
-    };
-    assert!(matches!(died.kind(), ErrorKind::Peer(_)), "{died}");
+    // A loop of any operation ends with an error, as does the end of the session.
+    let mut both = [0; 2];
+    let operations: [&mut dyn FnMut() -> Result<()>; 5] = [
+        &mut || session.compare_swap(2, 0, 7, 8).map(drop),
+        &mut || session.get_value(2, 0).map(drop),
+        &mut || session.get_indexed(&[(0, 0), (2, 0)], &mut both),
+        &mut || session.load(2, 0).map(drop),
+        &mut || session.put_blocking(2, 0, &[1]),
+    ];
+    for repeat in operations {
+        let died = loop {
+            if let Err(error) = repeat() {
+                break error;
+            }
+        };
+        assert!(matches!(died.kind(), ErrorKind::Peer(_)), "{died}");
+    }
     let error = window.close().unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Peer(_)), "{error}");
     assert!(window.is_poisoned());
