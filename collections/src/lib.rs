@@ -3,6 +3,7 @@
 //!
 //! - [`DistArray`]: an array by global index, in blocks or dealt cyclically; single elements, ranges, and lists of indices
 //!   in one call; saved to one file, and loaded on another number of ranks.
+//! - [`Tiles`]: rows and columns, in a tile for each rank with a halo of what neighbours have around it.
 //! - [`DistMap`]: a hash map, in which each operation on a key takes effect as a whole.
 //! - [`Deque`]: tasks, which ranks take from each other until none is left anywhere.
 //! - [`Arena`]: memory on all ranks for elements that point to each other by [`GlobalPtr`].
@@ -19,6 +20,7 @@ mod distribution;
 mod error;
 mod file;
 mod map;
+mod tiles;
 mod words;
 
 pub use arena::{Arena, GlobalPtr};
@@ -27,3 +29,4 @@ pub use deque::{Deque, Task};
 pub use distribution::Distribution;
 pub use error::{Error, Result};
 pub use map::DistMap;
+pub use tiles::{Edges, Near, Tiles};

@@ -13,15 +13,15 @@ use transom_testing::random::Random;
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
     let mut all = scenarios![
-        random_operations: [1, 2, 3, 5, 8],
+        random_operations_on_an_array: [1, 2, 3, 5, 8],
         elements_of_every_size: [3],
         threads_share_an_array: [2],
         own_elements: [3],
         indices_and_lengths_are_checked: [2],
-        ranks_that_disagree: [1, 3],
+        ranks_that_disagree_on_an_array: [1, 3],
         a_rank_fails_in_a_collective_call: [3],
     ];
-    all.push(Scenario::new("a_rank_dies", &[3], a_rank_dies).exits(9));
+    all.push(Scenario::new("a_rank_of_an_array_dies", &[3], a_rank_of_an_array_dies).exits(9));
     all
 }
 
@@ -34,7 +34,7 @@ const DISTRIBUTIONS: [Distribution; 5] = [
 ];
 
 /// All ranks draw the same numbers, so that each knows what all do.
-fn random_operations(job: &Job) -> Result<()> {
+fn random_operations_on_an_array(job: &Job) -> Result<()> {
     let world = job.world();
     let (me, size) = (world.rank(), world.size());
     let mut random = Random::new(u64::from(size));
@@ -330,7 +330,7 @@ fn indices_and_lengths_are_checked(job: &Job) -> Result<()> {
     Ok(())
 }
 
-fn ranks_that_disagree(job: &Job) -> Result<()> {
+fn ranks_that_disagree_on_an_array(job: &Job) -> Result<()> {
     let world = job.world();
     let (me, alone) = (world.rank(), world.size() == 1);
     let differs = |made: Result<()>, operation: &str| match made {
@@ -397,7 +397,7 @@ fn a_rank_fails_in_a_collective_call(job: &Job) -> Result<()> {
     array.free()
 }
 
-fn a_rank_dies(job: &Job) -> Result<()> {
+fn a_rank_of_an_array_dies(job: &Job) -> Result<()> {
     let world = job.world();
     let mut array = DistArray::<u64>::new(world, 300, Block)?;
     array.fetch_add(250, 1)?;

@@ -7,6 +7,7 @@ mod deques;
 mod files;
 mod maps;
 mod random;
+mod tiles;
 
 use libtest_mimic::{Failed, Trial};
 use transom::Job;
@@ -79,6 +80,7 @@ fn main() {
         ("deques", deques::scenarios()),
         ("files", files::scenarios()),
         ("maps", maps::scenarios()),
+        ("tiles", tiles::scenarios()),
     ];
     if let Some(name) = environment::case() {
         let mut scenarios = topics.iter().flat_map(|(_, scenarios)| scenarios);
@@ -92,7 +94,7 @@ fn main() {
         for scenario in scenarios.into_iter().filter(is_told) {
             for ranks in scenario.jobs() {
                 for device in devices() {
-                    let name = format!("{device}/{topic}/{}/{ranks}_ranks", scenario.name);
+                    let name = format!("{device}/{topic}/{}_{ranks}_ranks", scenario.name);
                     suite.push(
                         device,
                         Trial::test(name, move || scenario.run(device, ranks)),

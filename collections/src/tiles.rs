@@ -1,0 +1,458 @@
+//! Two-dimensional arrays in tiles with halos.
+
+use std::any::type_name;
+use std::fmt;
+use std::ops::Range;
+
+use transom::{Block2d, Communicator, Element, Group, OwnedWindow, Window};
+
+use crate::{Error, Result, agreement};
+
+/// What lies beyond the edges of [`Tiles`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edges {
+    /// Nothing: halos there hold what the program puts there, and zeros at first.
+    Fixed,
+    /// The opposite edge.
+    Periodic,
+}
+
+/// An array of rows and columns, cut into one tile for each rank. A rank has its own tile in memory of its own, in a halo:
+/// copies of the elements around it, up to so many rows and columns away, which [`exchange`](Self::exchange) brings up to
+/// date.
+///
+/// ```
+/// use transom::Job;
+/// use transom_collections::{Edges, Result, Tiles};
+///
+/// # fn main() -> Result<()> {
+/// // Heat on a plate: each element becomes the mean of those around it.
+/// let job = Job::init()?;
+/// let hot = |row, column| if (row, column) == (20, 30) { 100.0 } else { 0.0 };
+/// let mut plate = Tiles::from_fn(job.world(), 40, 60, 1, Edges::Periodic, hot)?;
+/// for _ in 0..10 {
+///     plate.exchange()?;
+///     plate.update(|near| {
+///         (near.at(-1, 0) + near.at(1, 0) + near.at(0, -1) + near.at(0, 1)) / 4.0
+///     })?;
+/// }
+/// if let Some(all) = plate.gather(0)? {
+///     assert!((all.iter().sum::<f64>() - 100.0).abs() < 1e-9);
+/// }
+/// plate.free()
+/// # }
+/// ```
+///
+/// Tiles that are dropped without [`free`](Self::free) leak their memory, and say so in the log.
+pub struct Tiles<T: Element> {
+    window: OwnedWindow<T>,
+    grid: Grid,
+    halo: usize,
+    /// Whom this rank sends the elements along an edge or in a corner.
+    neighbours: Vec<Neighbour>,
+    group: Group,
+    /// The elements that are sent, and those that [`Tiles::update`] computes.
+    buffer: Vec<T>,
+}
+
+/// The ranks in rows and columns, row by row, over the array.
+#[derive(Clone, Copy, Debug)]
+struct Grid {
+    rows: Cut,
+    columns: Cut,
+}
+
+/// A number of elements, cut into parts that differ by one at most.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    len: usize,
+    parts: u32,
+}
+
+/// What one neighbour gets: a block of this rank's tile, and where it goes in the neighbour's.
+struct Neighbour {
+    rank: u32,
+    from: Block2d,
+    to: Block2d,
+}
+
+/// One element, with those around it, for [`Tiles::update`].
+#[derive(Debug)]
+pub struct Near<'a, T> {
+    cells: &'a [T],
+    stride: usize,
+    halo: usize,
+    at: usize,
+}
+
+impl<T: Copy> Near<'_, T> {
+    /// Local. The element so many rows below and so many columns to the right; of negative numbers, above and to the left.
+    ///
+    /// # Panics
+    /// It is farther away than the halo is wide.
+    #[inline]
+    #[must_use]
+    pub fn at(&self, rows: isize, columns: isize) -> T {
+        let far = rows.unsigned_abs().max(columns.unsigned_abs());
+        assert!(far <= self.halo, "{far} away, in a halo of {}", self.halo);
+        let away = rows * self.stride as isize + columns;
+        self.cells[self.at.wrapping_add_signed(away)]
+    }
+}
+
+impl Cut {
+    fn part(self, number: u32) -> Range<usize> {
+        let at = |number: u32| {
+            let before = self.len as u128 * u128::from(number) / u128::from(self.parts);
+            before as usize
+        };
+        at(number)..at(number + 1)
+    }
+
+    /// The part after or before another one.
+    fn next(self, number: u32, direction: i32, edges: Edges) -> Option<u32> {
+        let next = i64::from(number) + i64::from(direction);
+        match edges {
+            Edges::Fixed => u32::try_from(next).ok().filter(|&next| next < self.parts),
+            Edges::Periodic => Some(next.rem_euclid(i64::from(self.parts)) as u32),
+        }
+    }
+}
+
+impl Grid {
+    /// Of all ways to lay out so many ranks, that with the shortest edges between them; none if in every one some part
+    /// would have fewer than `least` elements.
+    fn new(rows: usize, columns: usize, ranks: u32, least: usize) -> Option<Self> {
+        let layouts = (1..=ranks).filter(|across| ranks.is_multiple_of(*across));
+        let cut = |len, parts| Cut { len, parts };
+        let grids = layouts.map(|across| Self {
+            rows: cut(rows, ranks / across),
+            columns: cut(columns, across),
+        });
+        let is_wide = |cut: Cut| cut.len / cut.parts as usize >= least;
+        let between = |grid: &Self| {
+            let lines = |cut: Cut, len: usize| (u128::from(cut.parts) - 1) * len as u128;
+            lines(grid.rows, columns) + lines(grid.columns, rows)
+        };
+        (grids.filter(|grid| is_wide(grid.rows) && is_wide(grid.columns))).min_by_key(between)
+    }
+
+    fn rank(&self, row: u32, column: u32) -> u32 {
+        row * self.columns.parts + column
+    }
+
+    fn tile(&self, rank: u32) -> [Range<usize>; 2] {
+        let across = self.columns.parts;
+        [
+            self.rows.part(rank / across),
+            self.columns.part(rank % across),
+        ]
+    }
+
+    fn neighbours(&self, rank: u32, halo: usize, edges: Edges) -> Vec<Neighbour> {
+        let (row, column) = (rank / self.columns.parts, rank % self.columns.parts);
+        let shape = |rank| self.tile(rank).map(|range| range.len());
+        let [height, width] = shape(rank);
+        let directions = (-1..=1).flat_map(|down| (-1..=1).map(move |across| (down, across)));
+        let sent = directions.filter(|&direction| halo > 0 && direction != (0, 0));
+        let to_neighbour = |(down, across)| {
+            let row = self.rows.next(row, down, edges)?;
+            let column = self.columns.next(column, across, edges)?;
+            let rank = self.rank(row, column);
+            let [its_height, its_width] = shape(rank);
+            let from = [edge(down, height, halo), edge(across, width, halo)];
+            let to = [
+                beyond(-down, its_height, halo),
+                beyond(-across, its_width, halo),
+            ];
+            Some(Neighbour {
+                rank,
+                from: block(from, width + 2 * halo),
+                to: block(to, its_width + 2 * halo),
+            })
+        };
+        sent.filter_map(to_neighbour).collect()
+    }
+}
+
+/// The rows, or columns, of a tile in its halo that neighbours in a direction have in theirs.
+fn edge(direction: i32, len: usize, halo: usize) -> Range<usize> {
+    match direction {
+        -1 => halo..2 * halo,
+        0 => halo..halo + len,
+        _ => len..len + halo,
+    }
+}
+
+/// The rows, or columns, of the halo in a direction, or of the tile itself.
+fn beyond(direction: i32, len: usize, halo: usize) -> Range<usize> {
+    match direction {
+        -1 => 0..halo,
+        0 => halo..halo + len,
+        _ => halo + len..len + 2 * halo,
+    }
+}
+
+fn block([rows, columns]: [Range<usize>; 2], width: usize) -> Block2d {
+    Block2d {
+        width,
+        row: rows.start,
+        column: columns.start,
+        rows: rows.len(),
+        columns: columns.len(),
+    }
+}
+
+/// The rows of a block of a matrix.
+fn rows_of<T>(cells: &[T], block: Block2d) -> impl Iterator<Item = &[T]> {
+    let rows = cells.chunks_exact(block.width);
+    let rows = rows.skip(block.row).take(block.rows);
+    rows.map(move |row| &row[block.column..][..block.columns])
+}
+
+impl<T: Element> Tiles<T> {
+    /// Collective. An array of `rows` and `columns`, with halos of `halo` rows and columns, all bytes zero. The ranks are
+    /// laid out so that as few elements as possible lie along edges between tiles.
+    ///
+    /// # Errors
+    /// On every rank: ranks have other arguments or types; more ranks than there can be tiles, none of them narrower
+    /// than the halo; no memory on a rank; a rank that died or left.
+    pub fn new(
+        comm: &Communicator,
+        rows: usize,
+        columns: usize,
+        halo: usize,
+        edges: Edges,
+    ) -> Result<Self> {
+        Self::make("new", comm, [rows, columns], halo, edges)
+    }
+
+    /// Collective. As [`Tiles::new`], where each element is what `of` makes of its row and column in the whole array:
+    /// each rank calls it for its own tile. Halos are zero until the first [`exchange`](Self::exchange).
+    ///
+    /// # Errors
+    /// As for [`Tiles::new`].
+    pub fn from_fn(
+        comm: &Communicator,
+        rows: usize,
+        columns: usize,
+        halo: usize,
+        edges: Edges,
+        mut of: impl FnMut(usize, usize) -> T,
+    ) -> Result<Self> {
+        let mut tiles = Self::make("from_fn", comm, [rows, columns], halo, edges)?;
+        let (rows, columns) = (tiles.rows(), tiles.columns());
+        for (own, row) in tiles.own_rows_mut()?.zip(rows) {
+            for (element, column) in own.iter_mut().zip(columns.clone()) {
+                *element = of(row, column);
+            }
+        }
+        Ok(tiles)
+    }
+
+    fn make(
+        operation: &'static str,
+        comm: &Communicator,
+        [rows, columns]: [usize; 2],
+        halo: usize,
+        edges: Edges,
+    ) -> Result<Self> {
+        let (element, ranks) = (type_name::<T>(), comm.size());
+        let ours = format!(
+            "{rows} rows and {columns} columns of {element} with halos of {halo}, edges {edges:?}"
+        );
+        agreement::alike(comm, operation, &ours)?;
+        let grid = Grid::new(rows, columns, ranks, halo.max(1));
+        let grid = grid.ok_or_else(|| Error::BadArgument {
+            operation,
+            what: format!(
+                "{rows} rows and {columns} columns cannot be cut into {ranks} tiles with halos of {halo}"
+            ),
+        })?;
+        let cells = (grid.tile(comm.rank()).iter())
+            .map(|range| halo.saturating_mul(2).saturating_add(range.len()))
+            .fold(1, usize::saturating_mul);
+        let window = Window::allocate(comm, cells)?.into_owned();
+        let neighbours = grid.neighbours(comm.rank(), halo, edges);
+        let mut ranks: Vec<u32> = neighbours.iter().map(|neighbour| neighbour.rank).collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        Ok(Self {
+            window,
+            group: comm.group().include(&ranks)?,
+            grid,
+            halo,
+            neighbours,
+            buffer: Vec::new(),
+        })
+    }
+
+    /// Local. The rows of the whole array that this rank's tile has.
+    #[must_use]
+    pub fn rows(&self) -> Range<usize> {
+        self.grid.tile(self.window.rank())[0].clone()
+    }
+
+    /// Local. The columns of the whole array that this rank's tile has.
+    #[must_use]
+    pub fn columns(&self) -> Range<usize> {
+        self.grid.tile(self.window.rank())[1].clone()
+    }
+
+    /// Local. How many rows and columns wide the halo is.
+    #[must_use]
+    pub fn halo(&self) -> usize {
+        self.halo
+    }
+
+    /// Local. How many elements of [`cells`](Self::cells) there are from one row to the next: those of the tile, and of
+    /// the halo on both sides.
+    #[must_use]
+    pub fn stride(&self) -> usize {
+        self.columns().len() + 2 * self.halo
+    }
+
+    /// Local. The communicator whose ranks share the array.
+    #[must_use]
+    pub fn comm(&self) -> &Communicator {
+        self.window.comm()
+    }
+
+    /// Local. This rank's tile in its halo, row by row.
+    ///
+    /// # Errors
+    /// An exchange failed.
+    pub fn cells(&self) -> Result<&[T]> {
+        Ok(self.window.local()?)
+    }
+
+    /// Local. The same, to be changed: neighbours see it at the next [`exchange`](Self::exchange).
+    ///
+    /// # Errors
+    /// An exchange failed.
+    pub fn cells_mut(&mut self) -> Result<&mut [T]> {
+        Ok(self.window.local_mut()?)
+    }
+
+    /// This rank's tile, in its halo.
+    fn own(&self) -> Block2d {
+        let shape = [self.rows().len(), self.columns().len()];
+        block(shape.map(|len| edge(0, len, self.halo)), self.stride())
+    }
+
+    /// Local. The rows of this rank's tile, without the halo.
+    ///
+    /// # Errors
+    /// An exchange failed.
+    pub fn own_rows(&self) -> Result<impl Iterator<Item = &[T]>> {
+        Ok(rows_of(self.cells()?, self.own()))
+    }
+
+    /// Local. The rows of this rank's tile, without the halo, to be changed.
+    ///
+    /// # Errors
+    /// An exchange failed.
+    pub fn own_rows_mut(&mut self) -> Result<impl Iterator<Item = &mut [T]>> {
+        let own = self.own();
+        let rows = self.cells_mut()?.chunks_exact_mut(own.width);
+        let rows = rows.skip(own.row).take(own.rows);
+        Ok(rows.map(move |row| &mut row[own.column..][..own.columns]))
+    }
+
+    /// Collective over neighbours. Brings the halos up to date, corners included: each rank sends its neighbours the
+    /// elements that their halos have of it, and waits for theirs. Ranks farther away may be some exchanges ahead.
+    ///
+    /// # Errors
+    /// A neighbour died, left or makes another call; then every later call fails, and so do the exchanges of those that
+    /// wait for this rank.
+    pub fn exchange(&mut self) -> Result<()> {
+        let cells = self.window.local()?;
+        self.buffer.clear();
+        for neighbour in &self.neighbours {
+            for row in rows_of(cells, neighbour.from) {
+                self.buffer.extend_from_slice(row);
+            }
+        }
+        let (neighbours, buffer) = (&self.neighbours, &self.buffer);
+        self.window
+            .try_exchange(&self.group, &self.group, |epoch| {
+                let mut start = 0;
+                for &Neighbour { rank, to, .. } in neighbours {
+                    let end = start + to.rows * to.columns;
+                    epoch.target(rank)?.put_strided(to, buffer, start..end)?;
+                    start = end;
+                }
+                Ok(())
+            })?;
+        Ok(())
+    }
+
+    /// Local. Replaces every element of this rank's tile by what `of` makes of it and those around it. It sees all of them
+    /// as they were before.
+    ///
+    /// # Errors
+    /// An exchange failed.
+    pub fn update(&mut self, mut of: impl FnMut(Near<'_, T>) -> T) -> Result<()> {
+        let (own, halo) = (self.own(), self.halo);
+        let cells = self.window.local()?;
+        self.buffer.clear();
+        for row in own.row..own.row + own.rows {
+            let start = row * own.width + own.column;
+            self.buffer.extend((start..start + own.columns).map(|at| {
+                of(Near {
+                    cells,
+                    stride: own.width,
+                    halo,
+                    at,
+                })
+            }));
+        }
+        let buffer = std::mem::take(&mut self.buffer);
+        for (row, new) in self.own_rows_mut()?.zip(buffer.chunks_exact(own.columns)) {
+            row.copy_from_slice(new);
+        }
+        self.buffer = buffer;
+        Ok(())
+    }
+
+    /// Collective. All elements, row by row, on rank `root`, and nothing on the others.
+    ///
+    /// # Errors
+    /// `root` is not a rank, or differs; a rank died or left; an exchange failed.
+    pub fn gather(&self, root: u32) -> Result<Option<Vec<T>>> {
+        let own = self.own_rows()?.collect::<Vec<_>>().concat();
+        let tiles = self.comm().gatherv(&own, root)?;
+        if self.comm().rank() != root {
+            return Ok(None);
+        }
+        let (rows, columns) = (self.grid.rows.len, self.grid.columns.len);
+        let mut all = crate::array::zeroed("gather", rows * columns)?;
+        for (rank, tile) in (0..).zip(&tiles) {
+            let [rows, columns] = self.grid.tile(rank);
+            for (row, own) in rows.zip(tile.chunks_exact(columns.len())) {
+                let start = row * self.grid.columns.len + columns.start;
+                all[start..][..own.len()].copy_from_slice(own);
+            }
+        }
+        Ok(Some(all))
+    }
+
+    /// Collective. Waits for all ranks, and frees the memory.
+    ///
+    /// # Errors
+    /// An exchange failed; a rank died, left or makes another call; then the memory is leaked, since other ranks may still
+    /// access it.
+    pub fn free(self) -> Result<()> {
+        Ok(self.window.free()?)
+    }
+}
+
+impl<T: Element> fmt::Debug for Tiles<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tiles")
+            .field("grid", &self.grid)
+            .field("halo", &self.halo)
+            .field("comm", self.comm())
+            .finish_non_exhaustive()
+    }
+}
