@@ -591,7 +591,7 @@ impl<T: Element> DistArray<T> {
     /// Collective. All elements on every rank, as they are when all have called this.
     ///
     /// # Errors
-    /// See [`DistArray`].
+    /// See [`DistArray`]. Where one rank has no memory for all elements, that is its own error alone.
     pub fn to_vec(&self) -> Result<Vec<T>> {
         self.comm.barrier()?;
         let elements = self.get_range(0..self.len());

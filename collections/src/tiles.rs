@@ -418,7 +418,8 @@ impl<T: Element> Tiles<T> {
     /// Collective. All elements, row by row, on rank `root`, and nothing on the others.
     ///
     /// # Errors
-    /// `root` is not a rank, or differs; a rank died or left; an exchange failed.
+    /// `root` is not a rank, or differs; a rank died or left; an exchange failed. No memory for all elements on `root`:
+    /// its own error alone.
     pub fn gather(&self, root: u32) -> Result<Option<Vec<T>>> {
         let own = self.own_rows()?.collect::<Vec<_>>().concat();
         let tiles = self.comm().gatherv(&own, root)?;
