@@ -88,7 +88,7 @@ pub unsafe fn read_memory(from: *const u8, to: &mut [u8]) {
 ///
 /// # Errors
 /// The target died, or the job was aborted; the target is not a rank of the window.
-#[inline]
+#[inline(always)]
 pub fn check_liveness(window: &Window, aim: Aim) -> Result<()> {
     on_target(window, aim, |on| on.check_liveness())
 }
@@ -99,10 +99,17 @@ pub fn check_liveness(window: &Window, aim: Aim) -> Result<()> {
 /// # Errors
 /// It has.
 pub fn in_job(window: &Window, operation: &'static str) -> Result<()> {
-    match window.context().has_left_itself() {
-        false => Ok(()),
-        true => Err(Error::new(operation, Misuse::JobLeft)),
+    match is_in_job(window) {
+        true => Ok(()),
+        false => Err(Error::new(operation, Misuse::JobLeft)),
     }
+}
+
+/// Local. Whether this process has not left its job yet.
+#[inline(always)]
+#[must_use]
+pub fn is_in_job(window: &Window) -> bool {
+    !window.context().has_left_itself()
 }
 
 /// Local. Whether any thread of this rank may call at any time: the job has

@@ -218,6 +218,7 @@ impl Context {
     }
 
     /// Whether this rank has left the job.
+    #[inline]
     pub(crate) fn has_left_itself(&self) -> bool {
         self.has_left.load(Ordering::Relaxed)
     }

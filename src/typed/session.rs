@@ -10,7 +10,7 @@ use super::window::len_of;
 use super::{Passive, Target, Window};
 use crate::lower::{self, Aim, error, not_forked};
 use crate::{
-    Accumulate, Atomic, Communicator, Element, IntoRank, Misuse, Op, Result, Statistics, raw,
+    Accumulate, Atomic, Communicator, Element, Error, IntoRank, Misuse, Op, Result, Statistics, raw,
 };
 
 /// Access to every rank's part of a window, for as long as it lasts: [`Window::open`] lends one, and
@@ -183,27 +183,33 @@ impl<'c, T: Element> Session<'c, T> {
         act: impl FnOnce(Target<'_, T, Passive>) -> Result<R>,
     ) -> Result<R> {
         let raw = self.usable(operation)?;
+        let target = Target::new(operation, raw, &NEVER_LENT, rank)?;
+        let aim = target.aim(operation);
         // A panic of the program's log, too, leaves no buffer in use.
         let quiesce = QuiesceOnExit::new(raw);
-        let done = Target::new(operation, raw, &NEVER_LENT, rank).and_then(|target| {
-            let aim = target.aim(operation);
-            let value = act(target)?;
-            // A program may repeat any of them until another rank has done something.
-            lower::check_liveness(raw, aim)?;
-            Ok(value)
-        });
+        let done = act(target);
         quiesce.defuse();
-        done
+        // A program may repeat any of them until another rank has done something.
+        match lower::check_liveness(raw, aim) {
+            Ok(()) => done,
+            Err(error) => done.and(Err(error)),
+        }
     }
 
     #[inline(always)]
     fn usable(&self, operation: &'static str) -> Result<&raw::Window> {
-        if !self.window.opened().takes_this_thread() {
-            return Err(error(operation, Misuse::OtherThread));
-        }
         let raw = self.window.raw();
-        lower::in_job(raw, operation)?;
-        Ok(raw)
+        match self.window.opened().takes_this_thread() && lower::is_in_job(raw) {
+            true => Ok(raw),
+            false => Err(self.unusable(operation)),
+        }
+    }
+
+    #[cold]
+    fn unusable(&self, operation: &'static str) -> Error {
+        let left = lower::in_job(self.window.raw(), operation);
+        left.err()
+            .unwrap_or_else(|| error(operation, Misuse::OtherThread))
     }
 
     /// As [`Session::batch`], of a list. Short ones may be repeated until other ranks have done something: where one of
