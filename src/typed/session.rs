@@ -184,16 +184,14 @@ impl<'c, T: Element> Session<'c, T> {
     ) -> Result<R> {
         let raw = self.usable(operation)?;
         let target = Target::new(operation, raw, &NEVER_LENT, rank)?;
-        let aim = target.aim(operation);
+        // A program may repeat any of them until another rank has done something. Before the operation: then an error
+        // says that nothing was done.
+        lower::check_liveness(raw, target.aim(operation))?;
         // A panic of the program's log, too, leaves no buffer in use.
         let quiesce = QuiesceOnExit::new(raw);
         let done = act(target);
         quiesce.defuse();
-        // A program may repeat any of them until another rank has done something.
-        match lower::check_liveness(raw, aim) {
-            Ok(()) => done,
-            Err(error) => done.and(Err(error)),
-        }
+        done
     }
 
     #[inline(always)]
@@ -221,12 +219,12 @@ impl<'c, T: Element> Session<'c, T> {
         transfer: impl for<'op> FnOnce(&Batch<'op, 'env, AllTargets<'op, T>>) -> Result<()>,
     ) -> Result<()> {
         let raw = self.usable(operation)?;
-        AllTargets::new(raw, &NEVER_LENT).batch(transfer)?;
         if places.len() <= LOOKED_AT {
-            let mut ranks = places.iter().map(|&(rank, _)| Aim::new(operation, rank));
-            ranks.try_for_each(|aim| lower::check_liveness(raw, aim))?;
+            let ranks = places.iter().map(|&(rank, _)| rank);
+            let mut ranks = ranks.filter(|&rank| rank < raw.ranks());
+            ranks.try_for_each(|rank| lower::check_liveness(raw, Aim::new(operation, rank)))?;
         }
-        Ok(())
+        AllTargets::new(raw, &NEVER_LENT).batch(transfer)
     }
 
     /// One-sided. A batch: operations on any ranks' parts, whose buffers are lent until `body` has returned and

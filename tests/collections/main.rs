@@ -87,13 +87,14 @@ fn main() {
         let scenario = scenarios.find(|scenario| scenario.name == name).unwrap();
         return (scenario.play)(&Job::init().unwrap()).unwrap();
     }
+    let devices = devices();
     let mut suite = Suite::new("collections");
     // What another launcher makes of a rank that dies is its own business.
     let is_told = |scenario: &Scenario| scenario.code == 0 || environment::is_our_launcher();
     for (topic, scenarios) in topics {
         for scenario in scenarios.into_iter().filter(is_told) {
             for ranks in scenario.jobs() {
-                for device in devices() {
+                for &device in &devices {
                     let name = format!("{device}/{topic}/{}_{ranks}_ranks", scenario.name);
                     suite.push(
                         device,

@@ -120,12 +120,13 @@ fn main() {
             Play::Itself(play) => play().unwrap(),
         };
     }
+    let devices = devices();
     let mut suite = Suite::new("typed");
     // What another launcher makes of a rank that dies is its own business.
     let is_told = |scenario: &Scenario| scenario.code == 0 || environment::is_our_launcher();
     for (topic, scenarios) in topics {
         for scenario in scenarios.into_iter().filter(is_told) {
-            for device in devices() {
+            for &device in &devices {
                 let name = format!("{device}/{topic}/{}", scenario.name);
                 suite.push(device, Trial::test(name, move || scenario.run(device)));
             }
