@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use transom::{Communicator, Element, Op, Session, Window};
+use transom::{Communicator, Element, Session, Window};
 
 use crate::agreement;
 use crate::error::{Error, Result};
@@ -329,17 +329,8 @@ impl<T: Element> Deque<T> {
 
     /// Whether no task is left on any rank.
     fn is_finished(&self) -> Result<bool> {
-        let finished = self.sum(FINISHED)?;
-        Ok(finished == self.sum(CREATED)?)
-    }
-
-    /// Over all parts.
-    fn sum(&self, at: usize) -> Result<u64> {
-        let places: Vec<(u32, usize)> = (0..self.session.ranks()).map(|rank| (rank, at)).collect();
-        let operands = vec![0; places.len()];
-        let mut counts = vec![0; places.len()];
-        (self.session).get_accumulate_indexed(Op::NoOp, &places, &operands, &mut counts)?;
-        Ok(counts.iter().sum())
+        let finished = words::sum(&self.session, FINISHED)?;
+        Ok(finished == words::sum(&self.session, CREATED)?)
     }
 
     fn lock(&self, rank: u32) -> Result<Locked<'_>> {

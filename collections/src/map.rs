@@ -383,7 +383,7 @@ impl<K: Element, V: Element> DistMap<K, V> {
             let places: Vec<(u32, usize)> = (searches.iter())
                 .map(|search| (search.rank, at(search)))
                 .collect();
-            let before = self.load_many(&places)?;
+            let before = words::load(&self.session, &places)?;
             let mut entries = vec![0; places.len() * Self::ENTRY];
             self.session.batch(|batch| {
                 for (&(rank, at), entry) in places.iter().zip(entries.chunks_mut(Self::ENTRY)) {
@@ -391,7 +391,7 @@ impl<K: Element, V: Element> DistMap<K, V> {
                 }
                 Ok(())
             })?;
-            let behind = self.load_many(&places)?;
+            let behind = words::load(&self.session, &places)?;
             let mut looked = before
                 .into_iter()
                 .zip(behind)
@@ -431,22 +431,12 @@ impl<K: Element, V: Element> DistMap<K, V> {
         Ok(values)
     }
 
-    /// Atomically, each.
-    fn load_many(&self, places: &[(u32, usize)]) -> Result<Vec<u64>> {
-        let operands = vec![0; places.len()];
-        let mut words = vec![0; places.len()];
-        (self.session).get_accumulate_indexed(Op::NoOp, places, &operands, &mut words)?;
-        Ok(words)
-    }
-
     /// One-sided. How many keys have a value. While others insert and remove, it is a number from in between.
     ///
     /// # Errors
     /// A rank died; a device failed.
     pub fn len(&self) -> Result<usize> {
-        let places: Vec<(u32, usize)> =
-            (0..self.session.ranks()).map(|rank| (rank, LIVE)).collect();
-        Ok(self.load_many(&places)?.iter().sum::<u64>() as usize)
+        Ok(words::sum(&self.session, LIVE)? as usize)
     }
 
     /// One-sided. As [`DistMap::len`]: whether that is 0.

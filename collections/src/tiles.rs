@@ -102,11 +102,7 @@ impl<T: Copy> Near<'_, T> {
 
 impl Cut {
     fn part(self, number: u32) -> Range<usize> {
-        let at = |number: u32| {
-            let before = self.len as u128 * u128::from(number) / u128::from(self.parts);
-            before as usize
-        };
-        at(number)..at(number + 1)
+        transom::block(self.len, self.parts, number)
     }
 
     /// The part after or before another one.

@@ -12,9 +12,6 @@ use crate::lower;
 use crate::raw::PROC_NULL;
 use crate::{Accumulate, Element, IntoRank, IntoTarget, Op, Result, raw};
 
-/// How many a list has.
-const PLACES: &str = "in the list of places";
-
 /// A batch that is open: `'op` is how long its operations may use their buffers, `'env` what the body borrows
 /// from outside. It dereferences to `A`: the [`Target`] of [`Target::batch`], or the [`AllTargets`] of
 /// [`Session::batch`](super::Session::batch) and [`LockAll::batch`].
@@ -70,12 +67,18 @@ impl<'op, T: Element> AllTargets<'op, T> {
         len_of::<T>(self.raw, rank)
     }
 
-    /// The untyped interface has a number for nobody; here that is no rank.
-    fn check_ranks(&self, operation: &'static str, places: &[(u32, usize)]) -> Result<()> {
-        match places.iter().find(|&&(rank, _)| rank == PROC_NULL) {
-            None => Ok(()),
-            Some(&(rank, _)) => rank.into_rank(operation, self.raw.ranks()).map(drop),
+    /// Whether a list has as many places as elements. The untyped interface has a number for nobody; here that is no rank.
+    fn check_list(
+        &self,
+        operation: &'static str,
+        places: &[(u32, usize)],
+        elements: usize,
+    ) -> Result<()> {
+        let nobody = places.iter().find(|&&(rank, _)| rank == PROC_NULL);
+        if let Some(&(rank, _)) = nobody {
+            rank.into_rank(operation, self.raw.ranks())?;
         }
+        same_length(operation, elements, places.len(), "in the list of places")
     }
 
     /// Local. The part of `rank`; of `None`, nobody's (see [`Target`]). It takes the operations of an epoch.
@@ -96,8 +99,7 @@ impl<'op, T: Element> AllTargets<'op, T> {
     /// `src` has another number of elements than there are places. A place that no rank has: the error says which
     /// of the list, and nothing was transferred. A target died, or a device failed.
     pub fn put_indexed(&self, places: &[(u32, usize)], src: &'op [T]) -> Result<()> {
-        self.check_ranks("put_indexed", places)?;
-        same_length("put_indexed", src.len(), places.len(), PLACES)?;
+        self.check_list("put_indexed", places, src.len())?;
         // SAFETY: the source is borrowed until the batch is complete, and has an element for each place; it is no
         // window memory that this batch writes to.
         unsafe { (self.raw).put_indexed(src.as_ptr().cast(), size_of::<T>(), places) }
@@ -109,8 +111,7 @@ impl<'op, T: Element> AllTargets<'op, T> {
     /// # Errors
     /// As for [`AllTargets::put_indexed`].
     pub fn get_indexed(&self, places: &[(u32, usize)], dst: &'op mut [T]) -> Result<()> {
-        self.check_ranks("get_indexed", places)?;
-        same_length("get_indexed", dst.len(), places.len(), PLACES)?;
+        self.check_list("get_indexed", places, dst.len())?;
         // SAFETY: as for `put_indexed`, and uniquely.
         unsafe { (self.raw).get_indexed(dst.as_mut_ptr().cast(), size_of::<T>(), places) }
     }
@@ -124,8 +125,7 @@ impl<'op, T: Element> AllTargets<'op, T> {
     where
         T: Accumulate,
     {
-        self.check_ranks("accumulate_indexed", places)?;
-        same_length("accumulate_indexed", src.len(), places.len(), PLACES)?;
+        self.check_list("accumulate_indexed", places, src.len())?;
         let origin = src.as_ptr().cast();
         // SAFETY: as for `put_indexed`; `Accumulate` says what the elements are.
         unsafe { self.raw.accumulate_indexed(origin, T::TYPE, places, op) }
@@ -147,8 +147,7 @@ impl<'op, T: Element> AllTargets<'op, T> {
         T: Accumulate,
     {
         const OPERATION: &str = "get_accumulate_indexed";
-        self.check_ranks(OPERATION, places)?;
-        same_length(OPERATION, src.len(), places.len(), PLACES)?;
+        self.check_list(OPERATION, places, src.len())?;
         same_length(OPERATION, src.len(), dst.len(), "in the result")?;
         let (origin, result) = (src.as_ptr().cast(), dst.as_mut_ptr().cast());
         // SAFETY: as for `put_indexed` and `get_indexed`; `Accumulate` says what the elements are.

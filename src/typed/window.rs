@@ -595,6 +595,14 @@ impl<'c, T: Element> Window<'c, T> {
         }
     }
 
+    /// The same, before the window is freed. If it fails, the others are told, which would wait for this rank.
+    fn leave_session_for_good(&self) -> Result<()> {
+        let poison = self.poison_on_exit();
+        self.leave_session()?;
+        poison.defuse();
+        Ok(())
+    }
+
     fn poison_on_exit(&self) -> PoisonOnExit<'_> {
         PoisonOnExit::new(&self.raw, &self.poisoned)
     }
@@ -615,9 +623,7 @@ impl<'c, T: Element> Window<'c, T> {
     /// leaked, since other ranks may still access it.
     pub fn free(self) -> Result<()> {
         self.usable_together("free")?;
-        let poison = self.poison_on_exit();
-        self.leave_session()?;
-        poison.defuse();
+        self.leave_session_for_good()?;
         // Waits whatever the hint `no_locks` says: an epoch of a rank that disagrees must not find the
         // memory gone.
         lower::free_with(self.raw, |_, _| ())
@@ -634,9 +640,7 @@ impl<'c, T: Element> Window<'c, T> {
         // Before the others are waited for, and told of no failure: the window is freed either way.
         let room = elements.try_reserve_exact(self.len());
         self.usable_together("free")?;
-        let poison = self.poison_on_exit();
-        self.leave_session()?;
-        poison.defuse();
+        self.leave_session_for_good()?;
         let bytes = self.raw.size();
         lower::free_with(self.raw, |base, bytes| {
             if room.is_ok() {
