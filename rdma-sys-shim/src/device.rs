@@ -373,8 +373,8 @@ pub trait Device: Send + Sync {
 /// was posted before it, other writes too, and of two that are under way to one place either may be the
 /// last. So data is told of by an atomic or a store behind it, never by a write.
 ///
-/// A write or a read may wait in this process until [`completed`] is asked about it or about a later
-/// operation, or an atomic or a store follows: these go at once, with everything before them.
+/// A write, a read or an atomic that fetches may wait in this process until [`completed`] is asked about it or about a
+/// later operation, or a store or an update of words follows: these go at once, with everything before them.
 ///
 /// [`completed`]: Endpoint::completed
 /// [`store`]: Endpoint::store

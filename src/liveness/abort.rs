@@ -173,7 +173,10 @@ fn write_abort_words<'p>(peers: impl Iterator<Item = &'p Peer>, word: u64) {
         // SAFETY: `told` keeps the word until every operation is waited for below.
         match unsafe { peer.abort.begin_compare_swap(0, word, old) } {
             Ok(Ticket::DONE) | Err(_) => {}
-            Ok(ticket) => posted.push((*peer, ticket)),
+            Ok(ticket) => {
+                peer.abort.send(ticket);
+                posted.push((*peer, ticket));
+            }
         }
     }
     for (peer, ticket) in posted {

@@ -356,7 +356,8 @@ impl RemoteWord {
         Ok(old)
     }
 
-    /// Begins to add through the device; [`RemoteWord::complete`] waits for the end.
+    /// Begins to add through the device; [`RemoteWord::complete`] waits for the end. It may wait in this process until
+    /// then, or until [`RemoteWord::send`].
     ///
     /// # Safety
     /// `old` is writable, and nobody else touches it, until the operation is complete.
@@ -385,7 +386,7 @@ impl RemoteWord {
         Ok(old)
     }
 
-    /// Begins a compare-and-swap; [`RemoteWord::complete`] waits for the end.
+    /// Begins a compare-and-swap; as [`RemoteWord::begin_fetch_add`].
     ///
     /// # Safety
     /// `old` is writable, and nobody else touches it, until the operation is complete.
@@ -405,6 +406,12 @@ impl RemoteWord {
         let endpoint = &self.memory.endpoint;
         // SAFETY: the caller's promise.
         Ok(unsafe { endpoint.compare_swap(self.address, Width::W8, expect, new, old)? })
+    }
+
+    /// Has an operation on the word go, and every earlier one on the same peer, without waiting for its end.
+    pub(crate) fn send(&self, ticket: Ticket) {
+        // If it has failed, the wait for it says so.
+        let _ = self.memory.endpoint.completed(ticket);
     }
 
     /// Waits for an operation on the word, and so for every earlier one on the same peer. What is loaded

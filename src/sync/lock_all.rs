@@ -183,7 +183,10 @@ impl Window {
             self.epochs.release(on.epoch());
             // SAFETY: `entered` keeps the word until every operation is waited for below.
             match unsafe { route.lock.begin_fetch_add(lock_word::SHARED_RELEASE, old) } {
-                Ok(ticket) => posted.push((*on, *route, on.target.posted.last(), ticket)),
+                Ok(ticket) => {
+                    route.lock.send(ticket);
+                    posted.push((*on, *route, on.target.posted.last(), ticket));
+                }
                 Err(error) => result = result.and(Err(on.stranded(error))),
             }
         }

@@ -180,8 +180,8 @@ impl TcpEndpoint {
             ..self.request(kind, width, at, width.bytes())
         };
         let destination = Destination::Word { to: old, width };
-        // SAFETY: the caller's promise.
-        unsafe { self.post(&request, None, Some(destination), true) }
+        // SAFETY: the caller's promise. Whoever wants what was there asks for it, and many go together until then.
+        unsafe { self.post(&request, None, Some(destination), false) }
     }
 }
 
