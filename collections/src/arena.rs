@@ -170,7 +170,7 @@ impl<T: Element> Arena<T> {
     /// One-sided. Allocates `count` elements, one behind the other, in the part of `rank`: all bytes are zero.
     ///
     /// # Errors
-    /// [`Error::Full`]; `rank` is not one of the ranks, or died.
+    /// [`Error::Full`], for good: nothing is given back before [`Arena::free`]; `rank` is not one of the ranks, or died.
     pub fn alloc(&self, rank: u32, count: usize) -> Result<GlobalPtr> {
         let full = Error::Full {
             operation: "Arena::alloc",

@@ -50,8 +50,8 @@ const SHORT_RUN: usize = 64;
 /// that owns the element died, which a rank may find out some time later; a device that failed; no memory for what is
 /// returned; a thread that the job's level does not allow. The array goes on.
 ///
-/// Every collective call: a rank died, left, or makes another call. No rank waits for ever, and the error is on all.
-/// Where [`with_own`](Self::with_own) or [`fill`](Self::fill) fails so, the array is lost, and every later call on it an
+/// Every collective call: a rank died or left, and the error is on all. Ranks that make different collective calls may wait
+/// for each other; the log says so after 10 s. Where [`with_own`](Self::with_own) or [`fill`](Self::fill) fails so, the array is lost, and every later call on it an
 /// error.
 pub struct DistArray<T: Element> {
     comm: Communicator,
@@ -68,11 +68,11 @@ impl<T: Element> DistArray<T> {
     /// On every rank: ranks have other lengths, distributions or types; a distribution in blocks of no elements; no
     /// memory on a rank; a rank that died or left.
     pub fn new(comm: &Communicator, len: usize, distribution: Distribution) -> Result<Self> {
-        Self::make("new", comm, len, distribution, |_, _| Ok(()))
+        Self::make("DistArray::new", comm, len, distribution, |_, _| Ok(()))
     }
 
     /// Collective. An array of which each element is what `of` makes of its global index: each rank calls it for
-    /// its own elements.
+    /// its own elements. All of them are there when it returns.
     ///
     /// ```
     /// # use transom_collections::{DistArray, Distribution, Result};
@@ -92,13 +92,19 @@ impl<T: Element> DistArray<T> {
         distribution: Distribution,
         mut of: impl FnMut(usize) -> T,
     ) -> Result<Self> {
-        Self::make("from_fn", comm, len, distribution, |layout, own| {
-            let indices = layout.own_ranges(comm.rank()).flatten();
-            for (element, index) in own.iter_mut().zip(indices) {
-                *element = of(index);
-            }
-            Ok(())
-        })
+        Self::make(
+            "DistArray::from_fn",
+            comm,
+            len,
+            distribution,
+            |layout, own| {
+                let indices = layout.own_ranges(comm.rank()).flatten();
+                for (element, index) in own.iter_mut().zip(indices) {
+                    *element = of(index);
+                }
+                Ok(())
+            },
+        )
     }
 
     /// Collective. A new array, of which each rank sets its own elements before anybody else sees them. Where `set` fails

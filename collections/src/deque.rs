@@ -18,6 +18,7 @@ use transom::{Communicator, Element, Session, Window};
 
 use crate::agreement;
 use crate::error::{Error, Result};
+use crate::waiting::Waiting;
 use crate::words;
 
 /// The words in front of a part's ring: who holds the lock (a rank and 1), the numbers of the oldest task and of the next one,
@@ -72,7 +73,7 @@ const IDLE: Duration = Duration::from_millis(1);
 ///
 /// # When a rank dies
 /// Its tasks are lost. [`Deque::next`] fails with an error that names it, on every other rank in time.
-pub struct Deque<T> {
+pub struct Deque<T: Element> {
     session: Session<'static, u64>,
     /// Of each part.
     capacity: u64,
@@ -111,7 +112,8 @@ impl<T> Drop for Task<'_, T> {
 impl<T: Element> Deque<T> {
     const TASK: usize = words::count::<T>();
 
-    /// Collective. A deque without tasks, with room for `capacity` on each rank.
+    /// Collective. A deque without tasks, with room for `capacity` on each rank. A rank takes its newest task first: where
+    /// each task makes up to `b` others, to a depth of `d`, no more than `2 * b * d` wait on one rank, stolen ones included.
     ///
     /// # Errors
     /// On every rank if one rank fails: `capacity` is 0 or another one elsewhere, sizes of tasks differ, out of memory, a
@@ -144,7 +146,7 @@ impl<T: Element> Deque<T> {
     /// One-sided. Puts a task into this rank's part.
     ///
     /// # Errors
-    /// [`Error::Full`]; a rank that was stealing from this one died.
+    /// [`Error::Full`]: tasks that are taken make room, so do this one at once; a rank that was stealing from this one died.
     pub fn push(&self, task: &T) -> Result<()> {
         let rank = self.session.rank();
         let mut entry = vec![0; Self::TASK];
@@ -177,6 +179,7 @@ impl<T: Element> Deque<T> {
     )]
     pub fn next(&self) -> Result<Option<Task<'_, T>>> {
         let mut wait = Duration::from_micros(1);
+        let mut waiting = Waiting::default();
         loop {
             if let Some(task) = self.try_next()? {
                 return Ok(Some(task));
@@ -187,6 +190,10 @@ impl<T: Element> Deque<T> {
             if wait < Duration::from_micros(16) {
                 thread::yield_now();
             } else {
+                let me = self.session.rank();
+                waiting.look(|| {
+                    format!("rank {me} waits in Deque::next: ranks, this one perhaps, hold all tasks that are left")
+                });
                 thread::sleep(wait);
             }
             wait = (wait * 2).min(IDLE);
@@ -334,7 +341,7 @@ impl<T: Element> Deque<T> {
     }
 
     fn lock(&self, rank: u32) -> Result<Locked<'_>> {
-        let mut looks = 0;
+        let (mut looks, mut waiting) = (0, Waiting::default());
         loop {
             if let Some(lock) = self.try_lock(rank)? {
                 return Ok(lock);
@@ -345,6 +352,10 @@ impl<T: Element> Deque<T> {
             {
                 // It fails once that rank is found dead.
                 self.session.load(holder as u32, LOCK)?;
+                let me = self.session.rank();
+                waiting.look(|| {
+                    format!("rank {me} waits for the tasks of rank {rank}, which rank {holder} is moving")
+                });
             }
             thread::yield_now();
         }

@@ -13,7 +13,8 @@ use crate::{Error, Result};
 /// | `BlockCyclic(2)` | 0 1 6 7 | 2 3 8 9 | 4 5 |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Distribution {
-    /// One block for each rank. All are as long, but for the last one that has elements: the last ranks may have none.
+    /// One block for each rank. All are as long, but for the last one that has elements: the last ranks may have none. So these
+    /// are not the parts of [`transom::block`]; [`DistArray::own_indices`](crate::DistArray::own_indices) says which they are.
     Block,
     /// The next element on the next rank.
     Cyclic,

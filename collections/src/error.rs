@@ -1,9 +1,11 @@
 //! What goes wrong.
 
+use std::fmt;
+
 use transom::ErrorClass;
 
 /// Why a call failed: misuse of a collection, or what the windows under it report.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "each message names its fields")]
 pub enum Error {
@@ -67,6 +69,13 @@ pub enum Error {
         path: String,
         what: String,
     },
+}
+
+/// A `main` that returns an error shows this.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// What calls of this crate return.

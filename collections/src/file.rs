@@ -68,7 +68,7 @@ impl<T: Element> DistArray<T> {
     /// On every rank, with the first rank that failed: no such folder, no permission, no space; ranks that name
     /// different files; a rank that died or left.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
-        const OPERATION: &str = "save";
+        const OPERATION: &str = "DistArray::save";
         let (comm, path) = (self.comm(), path.as_ref());
         agreement::alike(comm, OPERATION, &path.display().to_string())?;
         let part = part_of(path);
@@ -104,7 +104,7 @@ impl<T: Element> DistArray<T> {
         path: impl AsRef<Path>,
         distribution: Distribution,
     ) -> Result<Self> {
-        const OPERATION: &str = "from_file";
+        const OPERATION: &str = "DistArray::from_file";
         let path = path.as_ref();
         agreement::alike(comm, OPERATION, &path.display().to_string())?;
         let opened = open::<T>(path);

@@ -21,6 +21,7 @@ mod error;
 mod file;
 mod map;
 mod tiles;
+mod waiting;
 mod words;
 
 pub use arena::{Arena, GlobalPtr};

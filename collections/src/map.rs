@@ -18,6 +18,7 @@ use transom::{Communicator, Element, Op, Session, Window};
 
 use crate::agreement;
 use crate::error::{Error, Result};
+use crate::waiting::Waiting;
 use crate::words;
 
 /// In each part: how many slots are taken, and how many hold a value.
@@ -62,7 +63,7 @@ const LOOKS: u32 = 64;
 /// # When a rank dies
 /// Operations on keys of its part fail with an error that names it, and so does an operation on a key that it was
 /// changing. Once a rank has found that out, it tells the others, and operations fail everywhere.
-pub struct DistMap<K, V> {
+pub struct DistMap<K: Element, V: Element> {
     session: Session<'static, u64>,
     /// Keys that each part has room for.
     capacity: usize,
@@ -133,8 +134,8 @@ impl<K: Element, V: Element> DistMap<K, V> {
     const ENTRY: usize = Self::KEY + words::count::<V>();
     const SLOT: usize = 1 + Self::ENTRY;
 
-    /// Collective. An empty map, with room for `capacity` keys on each rank. Keys spread evenly, but not exactly so: give
-    /// some more than your number of keys by that of the ranks.
+    /// Collective. An empty map, with room for `capacity` keys on each rank. Keys spread by chance: where each rank has `n` of
+    /// them on average, `n + 4 * sqrt(n) + 16` is enough for a thousand ranks.
     ///
     /// # Errors
     /// On every rank if one rank fails: `capacity` is 0 or another one elsewhere, sizes of keys or values differ, out of
@@ -230,7 +231,7 @@ impl<K: Element, V: Element> DistMap<K, V> {
 
     /// The state of a slot, once nobody is at it.
     fn wait_at(&self, rank: u32, at: usize) -> Result<State> {
-        let mut looks = 0;
+        let (mut looks, mut waiting) = (0, Waiting::default());
         loop {
             let state = State(self.session.load(rank, at)?);
             if state.kind() != Kind::Busy {
@@ -240,6 +241,10 @@ impl<K: Element, V: Element> DistMap<K, V> {
             if looks % LOOKS == 0 {
                 // It fails once the rank that is at it is found dead.
                 self.session.load(state.rank(), TAKEN)?;
+                let (me, holder) = (self.session.rank(), state.rank());
+                waiting.look(|| {
+                    format!("rank {me} waits at a key of a DistMap that rank {holder} is changing")
+                });
             }
             thread::yield_now();
         }

@@ -83,6 +83,8 @@ pub struct Near<'a, T> {
     stride: usize,
     halo: usize,
     at: usize,
+    row: usize,
+    column: usize,
 }
 
 impl<T: Copy> Near<'_, T> {
@@ -92,11 +94,30 @@ impl<T: Copy> Near<'_, T> {
     /// It is farther away than the halo is wide.
     #[inline]
     #[must_use]
+    #[track_caller]
     pub fn at(&self, rows: isize, columns: isize) -> T {
         let far = rows.unsigned_abs().max(columns.unsigned_abs());
-        assert!(far <= self.halo, "{far} away, in a halo of {}", self.halo);
+        assert!(
+            far <= self.halo,
+            "Near::at: {far} away, in a halo of {}",
+            self.halo
+        );
         let away = rows * self.stride as isize + columns;
         self.cells[self.at.wrapping_add_signed(away)]
+    }
+
+    /// Local. The element's row in the whole array.
+    #[inline]
+    #[must_use]
+    pub fn row(&self) -> usize {
+        self.row
+    }
+
+    /// Local. The element's column in the whole array.
+    #[inline]
+    #[must_use]
+    pub fn column(&self) -> usize {
+        self.column
     }
 }
 
@@ -220,7 +241,7 @@ impl<T: Element> Tiles<T> {
         halo: usize,
         edges: Edges,
     ) -> Result<Self> {
-        Self::make("new", comm, [rows, columns], halo, edges)
+        Self::make("Tiles::new", comm, [rows, columns], halo, edges)
     }
 
     /// Collective. As [`Tiles::new`], where each element is what `of` makes of its row and column in the whole array:
@@ -236,7 +257,7 @@ impl<T: Element> Tiles<T> {
         edges: Edges,
         mut of: impl FnMut(usize, usize) -> T,
     ) -> Result<Self> {
-        let mut tiles = Self::make("from_fn", comm, [rows, columns], halo, edges)?;
+        let mut tiles = Self::make("Tiles::from_fn", comm, [rows, columns], halo, edges)?;
         let (rows, columns) = (tiles.rows(), tiles.columns());
         for (own, row) in tiles.own_rows_mut()?.zip(rows) {
             for (element, column) in own.iter_mut().zip(columns.clone()) {
@@ -314,7 +335,8 @@ impl<T: Element> Tiles<T> {
         self.window.comm()
     }
 
-    /// Local. This rank's tile in its halo, row by row.
+    /// Local. This rank's tile in its halo, row by row: `rows().len() + 2 * halo()` rows of [`stride`](Self::stride) elements.
+    /// Element (`row`, `column`) of the tile is at `(row + halo()) * stride() + column + halo()`.
     ///
     /// # Errors
     /// An exchange failed.
@@ -359,7 +381,7 @@ impl<T: Element> Tiles<T> {
     /// elements that their halos have of it, and waits for theirs. Ranks farther away may be some exchanges ahead.
     ///
     /// # Errors
-    /// A neighbour died, left or makes another call; then every later call fails, and so do the exchanges of those that
+    /// A neighbour died or left; then every later call fails, and so do the exchanges of those that
     /// wait for this rank.
     pub fn exchange(&mut self) -> Result<()> {
         let cells = self.window.local()?;
@@ -384,24 +406,28 @@ impl<T: Element> Tiles<T> {
     }
 
     /// Local. Replaces every element of this rank's tile by what `of` makes of it and those around it. It sees all of them
-    /// as they were before.
+    /// as they were before. The halo stays as it is.
     ///
     /// # Errors
     /// An exchange failed.
     pub fn update(&mut self, mut of: impl FnMut(Near<'_, T>) -> T) -> Result<()> {
         let (own, halo) = (self.own(), self.halo);
+        let (rows, columns) = (self.rows(), self.columns());
         let cells = self.window.local()?;
         self.buffer.clear();
-        for row in own.row..own.row + own.rows {
-            let start = row * own.width + own.column;
-            self.buffer.extend((start..start + own.columns).map(|at| {
-                of(Near {
-                    cells,
-                    stride: own.width,
-                    halo,
-                    at,
-                })
-            }));
+        for (line, row) in (own.row..).zip(rows) {
+            let start = line * own.width + own.column;
+            self.buffer
+                .extend((start..).zip(columns.clone()).map(|(at, column)| {
+                    of(Near {
+                        cells,
+                        stride: own.width,
+                        halo,
+                        at,
+                        row,
+                        column,
+                    })
+                }));
         }
         let buffer = std::mem::take(&mut self.buffer);
         for (row, new) in self.own_rows_mut()?.zip(buffer.chunks_exact(own.columns)) {
@@ -437,7 +463,7 @@ impl<T: Element> Tiles<T> {
     /// Collective. Waits for all ranks, and frees the memory.
     ///
     /// # Errors
-    /// An exchange failed; a rank died, left or makes another call; then the memory is leaked, since other ranks may still
+    /// An exchange failed; a rank died or left; then the memory is leaked, since other ranks may still
     /// access it.
     pub fn free(self) -> Result<()> {
         Ok(self.window.free()?)

@@ -30,7 +30,7 @@ use crate::window::{OnTarget, Window};
 const AT_A_TIME: usize = 256;
 
 /// Of so many elements the lines are under way while they are updated.
-const AHEAD: usize = 8;
+const AHEAD: usize = 24;
 
 /// So many elements are divided by target at a time.
 const DIVIDED: usize = 16 << 10;
@@ -357,11 +357,18 @@ impl Window {
         writes: bool,
         update: impl Fn(usize, *mut u8),
     ) -> Result<()> {
+        // A locked instruction waits for its line, and those behind it wait for it.
+        let lines = self.mapped(if writes { places } else { &[] });
+        let mut lines = lines.map(|(_, (_, at))| at);
+        lines
+            .by_ref()
+            .take(AHEAD)
+            .for_each(|at| prefetch_for_write(at));
         for (number, some) in places.chunks(AT_A_TIME).enumerate() {
             let first = number * AT_A_TIME;
             let mut next = 0;
             while next < some.len() {
-                next += self.update_singles(&some[next..], writes, |index, at| {
+                next += self.update_singles(&some[next..], &mut lines, |index, at| {
                     update(first + next + index, at);
                 });
                 // What is left begins with one that takes the lock.
@@ -378,23 +385,21 @@ impl Window {
         Ok(())
     }
 
-    /// As [`Window::update_mapped`], up to the first that takes the lock; returns how many places are done with.
+    /// As [`Window::update_mapped`], up to the first that takes the lock; returns how many places are done with. Has the next of
+    /// `lines` fetched with each.
     #[inline(always)]
     fn update_singles(
         &self,
         places: Places<'_>,
-        writes: bool,
+        lines: &mut impl Iterator<Item = *mut u8>,
         update: impl Fn(usize, *mut u8),
     ) -> usize {
         let Some(singles) = self.begin_list() else {
             return 0;
         };
-        let ahead = places.get(AHEAD..).filter(|_| writes);
-        let mut ahead = self.mapped(ahead.unwrap_or_default());
         for (index, (target, at)) in self.mapped(places) {
-            // A locked instruction waits for its line, and those behind it wait for it.
-            if let Some((_, (_, at))) = ahead.next() {
-                prefetch_for_write(at);
+            if let Some(line) = lines.next() {
+                prefetch_for_write(line);
             }
             if !singles.are_free_at(target) {
                 return index;

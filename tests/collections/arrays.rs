@@ -322,7 +322,7 @@ fn indices_and_lengths_are_checked(job: &Job) -> Result<()> {
     let error = DistArray::<u8>::new(world, 3, BlockCyclic(0))
         .map(drop)
         .unwrap_err();
-    assert_eq!(error.to_string(), "new: blocks of 0 elements");
+    assert_eq!(error.to_string(), "DistArray::new: blocks of 0 elements");
     let error = DistArray::<u64>::new(world, usize::MAX, Block)
         .map(drop)
         .unwrap_err();
@@ -351,7 +351,10 @@ fn ranks_that_disagree_on_an_array(job: &Job) -> Result<()> {
     let other = me != 0;
     let freed = |array: DistArray<u64>| array.free();
     let len = 10 + usize::from(other);
-    differs(DistArray::new(world, len, Block).and_then(freed), "new");
+    differs(
+        DistArray::new(world, len, Block).and_then(freed),
+        "DistArray::new",
+    );
     let distribution = if other {
         BlockCyclic(3)
     } else {
@@ -359,15 +362,18 @@ fn ranks_that_disagree_on_an_array(job: &Job) -> Result<()> {
     };
     differs(
         DistArray::new(world, 10, distribution).and_then(freed),
-        "new",
+        "DistArray::new",
     );
     let bad = if other { BlockCyclic(0) } else { Block };
-    differs(DistArray::new(world, 10, bad).and_then(freed), "new");
+    differs(
+        DistArray::new(world, 10, bad).and_then(freed),
+        "DistArray::new",
+    );
     let made = match other {
         false => DistArray::<u64>::new(world, 10, Block).and_then(freed),
         true => DistArray::<i64>::new(world, 10, Block).and_then(DistArray::free),
     };
-    differs(made, "new");
+    differs(made, "DistArray::new");
     // An array that is to be dealt in two ways stays as it is.
     let mut array = DistArray::from_fn(world, 10, Block, |index| index)?;
     differs(array.redistribute(distribution), "redistribute");
@@ -387,7 +393,10 @@ fn a_rank_fails_in_a_collective_call(job: &Job) -> Result<()> {
         1 => assert!(made.is_err()),
         _ => {
             let error = made.unwrap().map(drop).unwrap_err();
-            assert_eq!(error.to_string(), "from_fn: rank 1 failed: it panicked");
+            assert_eq!(
+                error.to_string(),
+                "DistArray::from_fn: rank 1 failed: it panicked"
+            );
         }
     }
     // All go on.

@@ -123,6 +123,13 @@ fn steps_equal_a_serial_model(job: &Job) -> Result<()> {
             let root = world.size() - 1;
             let gathered = tiles.gather(root)?;
             assert_eq!(gathered, (world.rank() == root).then_some(model.cells));
+            // Each is told where it is.
+            tiles.update(|near| start(near.row(), near.column()))?;
+            let (own_rows, own_columns) = (tiles.rows(), tiles.columns());
+            for (own, row) in tiles.own_rows()?.zip(own_rows) {
+                let expected = own_columns.clone().map(|column| start(row, column));
+                assert!(own.iter().copied().eq(expected));
+            }
             // Changed in place, and seen by neighbours.
             tiles.own_rows_mut()?.for_each(|row| row.fill(5));
             tiles.exchange()?;
@@ -148,7 +155,7 @@ fn tiles_that_are_refused(job: &Job) -> Result<()> {
         let error = Tiles::<u64>::new(world, rows, columns, halo, Edges::Fixed);
         let error = error.map(drop).unwrap_err();
         let cut = format!(
-            "new: {rows} rows and {columns} columns cannot be cut into {ranks} tiles with halos of {halo}"
+            "Tiles::new: {rows} rows and {columns} columns cannot be cut into {ranks} tiles with halos of {halo}"
         );
         let is_told = error.to_string() == cut || error.class() == ErrorClass::Size;
         assert!(is_told, "{error}");
