@@ -51,7 +51,7 @@ pub struct Tiles<T: Element> {
     /// Whom this rank sends the elements along an edge or in a corner.
     neighbours: Vec<Neighbour>,
     group: Group,
-    /// The elements that are sent, and those that [`Tiles::update`] computes.
+    /// The elements that are sent, or the rows that [`Tiles::update`] computed last.
     buffer: Vec<T>,
 }
 
@@ -79,10 +79,10 @@ struct Neighbour {
 /// One element, with those around it, for [`Tiles::update`].
 #[derive(Debug)]
 pub struct Near<'a, T> {
-    cells: &'a [T],
+    /// From the first element in reach to the last one, row by row.
+    around: &'a [T],
     stride: usize,
     halo: usize,
-    at: usize,
     row: usize,
     column: usize,
 }
@@ -102,8 +102,8 @@ impl<T: Copy> Near<'_, T> {
             "Near::at: {far} away, in a halo of {}",
             self.halo
         );
-        let away = rows * self.stride as isize + columns;
-        self.cells[self.at.wrapping_add_signed(away)]
+        let [down, across] = [rows, columns].map(|away| self.halo.wrapping_add_signed(away));
+        self.around[down * self.stride + across]
     }
 
     /// Local. The element's row in the whole array.
@@ -411,29 +411,71 @@ impl<T: Element> Tiles<T> {
     /// # Errors
     /// An exchange failed.
     pub fn update(&mut self, mut of: impl FnMut(Near<'_, T>) -> T) -> Result<()> {
-        let (own, halo) = (self.own(), self.halo);
-        let (rows, columns) = (self.rows(), self.columns());
-        let cells = self.window.local()?;
+        let (halo, stride) = (self.halo, self.stride());
+        let (own_rows, own_columns) = (self.rows(), self.columns());
+        let (rows, columns) = (own_rows.len(), own_columns.len());
+        let reach = 2 * halo * (stride + 1) + 1;
+        let cells = self.window.local_mut()?;
+        // New rows wait here for as long as rows below them need the old ones.
         self.buffer.clear();
-        for (line, row) in (own.row..).zip(rows) {
-            let start = line * own.width + own.column;
-            self.buffer
-                .extend((start..).zip(columns.clone()).map(|(at, column)| {
-                    of(Near {
-                        cells,
-                        stride: own.width,
+        self.buffer.resize((halo + 1) * columns, T::zeroed());
+        let waiting = |row: usize| {
+            let start = row % (halo + 1) * columns;
+            start..start + columns
+        };
+        for row in 0..rows + halo {
+            if row < rows {
+                let around = cells[row * stride..][..(2 * halo + 1) * stride].windows(reach);
+                let news = self.buffer[waiting(row)].iter_mut().zip(around);
+                for ((new, around), column) in news.zip(own_columns.clone()) {
+                    *new = of(Near {
+                        around,
+                        stride,
                         halo,
-                        at,
-                        row,
+                        row: own_rows.start + row,
                         column,
-                    })
-                }));
+                    });
+                }
+            }
+            if row >= halo {
+                let own = &mut cells[row * stride + halo..][..columns];
+                own.copy_from_slice(&self.buffer[waiting(row - halo)]);
+            }
         }
-        let buffer = std::mem::take(&mut self.buffer);
-        for (row, new) in self.own_rows_mut()?.zip(buffer.chunks_exact(own.columns)) {
+        Ok(())
+    }
+
+    /// Collective. Sets all elements to those that rank `root` passes, row by row; what the others pass does not count.
+    /// Halos stay as they are until the next [`exchange`](Self::exchange).
+    ///
+    /// # Errors
+    /// On every rank: `root` is not a rank, or differs; it passes another number of elements; a rank died or left. An
+    /// exchange failed.
+    pub fn scatter(&mut self, all: &[T], root: u32) -> Result<()> {
+        const OPERATION: &str = "scatter";
+        let (rows, columns) = (self.grid.rows.len, self.grid.columns.len);
+        let is_root = self.comm().rank() == root;
+        let ours = match is_root && all.len() != rows * columns {
+            true => Err(format!(
+                "{} elements for {rows} rows and {columns} columns",
+                all.len()
+            )),
+            false => Ok(&[][..]),
+        };
+        if let Err(failed) = agreement::gather(self.comm(), ours)? {
+            return Err(failed.during(OPERATION));
+        }
+        let tile = |rank| {
+            let own = rows_of(all, block(self.grid.tile(rank), columns));
+            own.collect::<Vec<_>>().concat()
+        };
+        let receivers = if is_root { self.comm().size() } else { 0 };
+        let tiles: Vec<Vec<T>> = (0..receivers).map(tile).collect();
+        let own = self.comm().scatterv(&tiles, root)?;
+        let width = self.columns().len();
+        for (row, new) in self.own_rows_mut()?.zip(own.chunks_exact(width)) {
             row.copy_from_slice(new);
         }
-        self.buffer = buffer;
         Ok(())
     }
 

@@ -11,15 +11,6 @@ pub(crate) enum Error {
     Picture { path: PathBuf, cause: PictureError },
     #[error(transparent)]
     Made(PictureError),
-    #[error(
-        "a plate of {width} x {height} cells cannot be cut into {ranks} tiles in rows and columns: \
-         take fewer ranks or a larger picture"
-    )]
-    Tiles {
-        width: usize,
-        height: usize,
-        ranks: u32,
-    },
     #[error("{}: {cause}", path.display())]
     Output { path: PathBuf, cause: io::Error },
     #[error(
@@ -32,4 +23,6 @@ pub(crate) enum Error {
         ours: f64,
         serial: f64,
     },
+    #[error(transparent)]
+    Collections(#[from] transom_collections::Error),
 }

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
-use crate::halo::Way;
 use transom_examples::{Launchable, Start};
 
 /// Let heat spread on a plate, which the ranks of a job share out
@@ -13,10 +12,6 @@ use transom_examples::{Launchable, Start};
 pub(crate) struct Options {
     /// The temperatures to begin with: a PNG or PGM picture, white is hot [default: one is made]
     pub(crate) picture: Option<PathBuf>,
-
-    /// How the ranks synchronise
-    #[arg(long, value_name = "WAY", value_enum, default_value_t = Way::Fence)]
-    pub(crate) variant: Way,
 
     /// How many steps to take
     #[arg(long, value_name = "N", default_value_t = 1000)]
@@ -48,7 +43,7 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) check: bool,
 
-    /// Say how the plate is shared out, and what the ranks send
+    /// Say how the plate is shared out
     #[arg(short, long)]
     pub(crate) verbose: bool,
 

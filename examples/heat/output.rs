@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use png::EncodingError;
@@ -10,36 +10,26 @@ use png::EncodingError;
 use crate::error::Error;
 use crate::picture;
 
-/// Pictures of steps, in a folder.
-pub(crate) struct Album {
-    folder: PathBuf,
+/// Writes a picture of a step to a folder, which is made where there is none.
+pub(crate) fn write_picture(
+    folder: &Path,
+    step: u64,
     width: usize,
     height: usize,
-}
-
-impl Album {
-    pub(crate) fn new(folder: &Path, width: usize, height: usize) -> Result<Self, Error> {
-        fs::create_dir_all(folder).map_err(|cause| Error::Output {
-            path: folder.to_owned(),
-            cause,
-        })?;
-        Ok(Self {
-            folder: folder.to_owned(),
-            width,
-            height,
-        })
-    }
-
-    pub(crate) fn add(&self, step: u64, cells: &[f64]) -> Result<(), Error> {
-        let path = self.folder.join(format!("heat-{step:06}.png"));
-        picture::write(&path, self.width, self.height, cells).map_err(|error| Error::Output {
-            path,
-            cause: match error {
-                EncodingError::IoError(cause) => cause,
-                other => io::Error::other(other),
-            },
-        })
-    }
+    cells: &[f64],
+) -> Result<(), Error> {
+    fs::create_dir_all(folder).map_err(|cause| Error::Output {
+        path: folder.to_owned(),
+        cause,
+    })?;
+    let path = folder.join(format!("heat-{step:06}.png"));
+    picture::write(&path, width, height, cells).map_err(|error| Error::Output {
+        path,
+        cause: match error {
+            EncodingError::IoError(cause) => cause,
+            other => io::Error::other(other),
+        },
+    })
 }
 
 /// Writes the temperatures as they are.

@@ -9,6 +9,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     let mut all = scenarios![
         halos_hold_what_is_around: [1, 2, 4, 6, 8],
         steps_equal_a_serial_model: [1, 3, 6],
+        elements_of_one_rank_reach_all_tiles: [1, 4, 6],
         tiles_that_are_refused: [1, 3],
     ];
     all.push(Scenario::new("a_neighbour_dies", &[3], a_neighbour_dies).exits(9));
@@ -137,6 +138,47 @@ fn steps_equal_a_serial_model(job: &Job) -> Result<()> {
             assert!(tiles.cells()?.iter().all(|cell| *cell == 5 || beyond(cell)));
             tiles.free()?;
         }
+    }
+    Ok(())
+}
+
+fn elements_of_one_rank_reach_all_tiles(job: &Job) -> Result<()> {
+    let world = job.world();
+    let root = world.size() / 2;
+    for (rows, columns, halo) in SHAPES {
+        let model = Model::new(rows, columns, Edges::Fixed);
+        let mut tiles = Tiles::from_fn(world, rows, columns, halo, Edges::Fixed, |_, _| 5)?;
+        tiles.exchange()?;
+        let all = match world.rank() == root {
+            true => &model.cells[..],
+            false => &[3],
+        };
+        tiles.scatter(all, root)?;
+        let (first_row, first_column) = (tiles.rows().start, tiles.columns().start);
+        for (row, own) in (first_row..).zip(tiles.own_rows()?) {
+            for (column, &cell) in (first_column..).zip(own) {
+                assert_eq!(cell, start(row, column), "{tiles:?}");
+            }
+        }
+        // The halos are still what the exchange made them.
+        let (stride, width) = (tiles.stride(), tiles.columns().len());
+        for (at, &cell) in tiles.cells()?.iter().enumerate() {
+            let (row, column) = (at / stride, at % stride);
+            let is_own = (halo..halo + tiles.rows().len()).contains(&row)
+                && (halo..halo + width).contains(&column);
+            assert!(is_own || cell == 0 || cell == 5, "{row} {column}: {cell}");
+        }
+        let error = tiles.scatter(&model.cells[1..], root).unwrap_err();
+        let said = format!(
+            "scatter: rank {root} failed: {} elements for {rows} rows and {columns} columns",
+            rows * columns - 1
+        );
+        assert_eq!(error.to_string(), said);
+        let error = tiles.scatter(&model.cells, world.size()).unwrap_err();
+        assert!(error.to_string().contains("scatterv"), "{error}");
+        let gathered = tiles.gather(0)?;
+        assert_eq!(gathered, (world.rank() == 0).then_some(model.cells));
+        tiles.free()?;
     }
     Ok(())
 }

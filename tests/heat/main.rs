@@ -13,14 +13,12 @@ use transom_testing::programs::{
     Folder, check_survivors, endings, printed, program, survivors, transom_run,
 };
 
-const WAYS: [&str; 3] = ["fence", "pscw", "notify"];
-
 /// The program on these ranks.
-fn heat(ranks: u32, way: &str, folder: &Folder) -> Command {
+fn heat(ranks: u32, folder: &Folder) -> Command {
     let mut command = transom_run(ranks, &[]);
     command
         .arg(program("heat"))
-        .args(["--variant", way, "--out"])
+        .arg("--out")
         .arg(folder.0.path().join("pictures"));
     command
 }
@@ -54,10 +52,8 @@ fn equals_one_rank_bit_by_bit() {
     let folder = Folder::new();
     for (width, height, steps) in [(37, 23, 60), (64, 3, 25), (5, 41, 25)] {
         let plate = Plate::noise(width, height);
-        for way in WAYS {
-            for ranks in [1, 2, 3, 4, 5] {
-                check(&mut heat(ranks, way, &folder), &folder, &plate, steps);
-            }
+        for ranks in [1, 2, 3, 4, 5] {
+            check(&mut heat(ranks, &folder), &folder, &plate, steps);
         }
     }
 }
@@ -66,9 +62,7 @@ fn equals_one_rank_bit_by_bit() {
 fn more_ranks_than_cores() {
     let folder = Folder::new();
     let plate = Plate::noise(50, 40);
-    for way in WAYS {
-        check(&mut heat(12, way, &folder), &folder, &plate, 40);
-    }
+    check(&mut heat(12, &folder), &folder, &plate, 40);
 }
 
 #[test]
@@ -76,9 +70,7 @@ fn tiles_of_one_cell_and_of_one_column_or_row() {
     let folder = Folder::new();
     for (width, height, ranks) in [(3, 4, 12), (9, 1, 9), (1, 8, 8), (2, 3, 3), (1, 1, 1)] {
         let plate = Plate::noise(width, height);
-        for way in WAYS {
-            check(&mut heat(ranks, way, &folder), &folder, &plate, 30);
-        }
+        check(&mut heat(ranks, &folder), &folder, &plate, 30);
     }
 }
 
@@ -94,11 +86,9 @@ fn every_way_of_the_soft_device() {
         "soft:adversarial,seed=2,delay=50",
         "soft:adversarial,seed=3,delay=50,order=loose",
     ] {
-        for way in WAYS {
-            for ranks in [1, 4, 6] {
-                let mut command = heat(ranks, way, &folder);
-                check(command.env("TRANSOM_DEVICE", device), &folder, &plate, 12);
-            }
+        for ranks in [1, 4, 6] {
+            let mut command = heat(ranks, &folder);
+            check(command.env("TRANSOM_DEVICE", device), &folder, &plate, 12);
         }
     }
 }
@@ -106,28 +96,28 @@ fn every_way_of_the_soft_device() {
 #[test]
 fn steps_are_counted_on_between_pictures() {
     let folder = Folder::new();
-    for way in WAYS {
-        let mut command = heat(3, way, &folder);
-        let steps = ["--steps", "25", "--every", "7", "--size", "31x17"];
-        let said = printed(command.args(steps).args(["--check", "--verbose"]));
-        assert!(
-            said.contains("25 steps of 31 x 17 cells on 3 ranks"),
-            "{said}"
-        );
-        assert!(said.contains("1 rows and 3 columns of tiles"), "{said}");
-        assert!(said.contains("bit by bit"), "{said}");
-        // Two borders of 17 cells, each sent both ways.
-        let bytes = 2 * 2 * 17 * 8;
-        let traffic = format!("4 puts of {bytes} bytes together in each step");
-        assert!(said.contains(&traffic), "{said}");
-        let mut names: Vec<_> = fs::read_dir(folder.0.path().join("pictures"))
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        names.sort();
-        let expected = [0, 7, 14, 21, 25].map(|step| format!("heat-{step:06}.png"));
-        assert_eq!(names, expected);
+    let mut command = heat(3, &folder);
+    let steps = ["--steps", "25", "--every", "7", "--size", "31x17"];
+    let said = printed(command.args(steps).args(["--check", "--verbose"]));
+    assert!(
+        said.contains("25 steps of 31 x 17 cells on 3 ranks"),
+        "{said}"
+    );
+    for tile in [
+        "rank 0: columns 0..10, rows 0..17",
+        "rank 1: columns 10..20, rows 0..17",
+        "rank 2: columns 20..31, rows 0..17",
+    ] {
+        assert!(said.contains(tile), "{said}");
     }
+    assert!(said.contains("bit by bit"), "{said}");
+    let mut names: Vec<_> = fs::read_dir(folder.0.path().join("pictures"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    let expected = [0, 7, 14, 21, 25].map(|step| format!("heat-{step:06}.png"));
+    assert_eq!(names, expected);
 }
 
 #[test]
@@ -141,7 +131,7 @@ fn pictures_show_the_temperatures() {
         most: 60_000,
     };
     let picture = folder.file("plate.pgm", &pgm(&plate));
-    let mut command = heat(2, "fence", &folder);
+    let mut command = heat(2, &folder);
     printed(command.arg(&picture).args(["--steps", "0"]));
     let path = folder.0.path().join("pictures/heat-000000.png");
     let decoder = png::Decoder::new(BufReader::new(File::open(&path).unwrap()));
@@ -156,7 +146,7 @@ fn pictures_show_the_temperatures() {
 fn pictures_that_are_none_fail_on_all_ranks_and_are_named() {
     let folder = Folder::new();
     let png = folder.0.path().join("pictures/heat-000000.png");
-    printed(heat(1, "fence", &folder).args(["--steps", "0"]));
+    printed(heat(1, &folder).args(["--steps", "0"]));
     let whole = fs::read(&png).unwrap();
     let cut = folder.file("cut.png", &whole[..whole.len() / 2]);
     let mut broken = whole.clone();
@@ -189,7 +179,7 @@ fn pictures_that_are_none_fail_on_all_ranks_and_are_named() {
 fn plates_that_cannot_be_shared_out_and_folders_that_cannot_be_written() {
     let done = endings(5, &program("heat"), &["--size=2x4".as_ref()]);
     assert_eq!(done.text(), "ended 1\n".repeat(5));
-    let said = "a plate of 2 x 4 cells cannot be cut into 5 tiles";
+    let said = "4 rows and 2 columns cannot be cut into 5 tiles";
     assert!(done.stderr.contains(said), "{}", done.stderr);
     assert_eq!(done.stderr.lines().count(), 1, "{}", done.stderr);
 
@@ -212,7 +202,6 @@ fn plates_that_cannot_be_shared_out_and_folders_that_cannot_be_written() {
 #[test]
 fn options_that_make_no_sense_are_refused_once() {
     for (option, said) in [
-        ("--variant=barrier", "notify"),
         ("--size=0x3", "640x480"),
         ("--size=3", "640x480"),
         ("--diffusivity=0.3", "0.25"),
@@ -228,21 +217,19 @@ fn options_that_make_no_sense_are_refused_once() {
     let done = endings(3, &program("heat"), &["-n2".as_ref()]);
     assert_eq!(done.text(), "ended 1\n".repeat(3));
     assert!(done.stderr.contains("-n says 2 ranks"), "{}", done.stderr);
-    let done = run(heat(2, "fence", &Folder::new()).arg("--size=100000x100000"));
+    let done = run(heat(2, &Folder::new()).arg("--size=100000x100000"));
     assert!(done.stderr.contains("268435456"), "{}", done.stderr);
 }
 
 #[test]
 fn a_rank_that_dies_ends_in_an_error() {
-    for way in WAYS {
-        let folder = Folder::new();
-        let out = folder.0.path().to_str().unwrap();
-        let under_way = format!("[ -e {out}/heat-000100.png ]");
-        let endless = ["--steps=1000000000", "--every=100", "--size=20x20"];
-        let options = [&endless[..], &["--variant", way, "--out", out]].concat();
-        let done = survivors(&under_way, &program("heat"), &options);
-        check_survivors("heat", &done);
-    }
+    let folder = Folder::new();
+    let out = folder.0.path().to_str().unwrap();
+    let under_way = format!("[ -e {out}/heat-000100.png ]");
+    let endless = ["--steps=1000000000", "--every=100", "--size=20x20"];
+    let options = [&endless[..], &["--out", out]].concat();
+    let done = survivors(&under_way, &program("heat"), &options);
+    check_survivors("heat", &done);
 }
 
 #[test]
