@@ -284,7 +284,7 @@ impl<K: Element, V: Element> DistMap<K, V> {
     /// # Errors
     /// As for [`DistMap::get`]; [`Error::Full`] where the key is new and its rank's part has no room.
     pub fn insert(&self, key: &K, value: &V) -> Result<Option<V>> {
-        self.change("DistMap::insert", true, key, |_| Some(*value))
+        self.change("DistMap::insert", true, key, |_| Ok(Some(*value)))
     }
 
     /// One-sided. Gives the key the value that `with` makes of the one that it has, and returns the one that it had. `with`
@@ -294,7 +294,20 @@ impl<K: Element, V: Element> DistMap<K, V> {
     /// # Errors
     /// As for [`DistMap::insert`].
     pub fn update(&self, key: &K, with: impl FnOnce(Option<V>) -> V) -> Result<Option<V>> {
-        self.change("DistMap::update", true, key, |value| Some(with(value)))
+        self.change("DistMap::update", true, key, |value| Ok(Some(with(value))))
+    }
+
+    /// One-sided. As [`DistMap::update`], where `with` may fail: then the key is as it was.
+    ///
+    /// # Errors
+    /// As for [`DistMap::insert`], and that of `with`.
+    pub fn try_update<E: From<Error>>(
+        &self,
+        key: &K,
+        with: impl FnOnce(Option<V>) -> std::result::Result<V, E>,
+    ) -> std::result::Result<Option<V>, E> {
+        let with = |value| with(value).map(Some);
+        self.change("DistMap::try_update", true, key, with)
     }
 
     /// One-sided. Takes the key's value away, and returns it. The key's room is taken until the next
@@ -303,17 +316,17 @@ impl<K: Element, V: Element> DistMap<K, V> {
     /// # Errors
     /// As for [`DistMap::get`].
     pub fn remove(&self, key: &K) -> Result<Option<V>> {
-        self.change("DistMap::remove", false, key, |_| None)
+        self.change("DistMap::remove", false, key, |_| Ok(None))
     }
 
     /// Replaces the key's value by what `with` makes of it; the lack of one, too, where that `inserts`.
-    fn change(
+    fn change<E: From<Error>>(
         &self,
         operation: &'static str,
         inserts: bool,
         key: &K,
-        with: impl FnOnce(Option<V>) -> Option<V>,
-    ) -> Result<Option<V>> {
+        with: impl FnOnce(Option<V>) -> std::result::Result<Option<V>, E>,
+    ) -> std::result::Result<Option<V>, E> {
         let (rank, first) = self.place(key);
         let mut wanted = vec![0; Self::KEY];
         words::write(key, &mut wanted);
@@ -325,11 +338,12 @@ impl<K: Element, V: Element> DistMap<K, V> {
         let (found, slot) = loop {
             let found = match self.find(rank, first, &wanted)? {
                 Some(found) if inserts || found.state.kind() == Kind::Full => found,
-                None if inserts => return Err(full()),
+                None if inserts => return Err(full().into()),
                 _ => return Ok(None),
             };
             let busy = found.state.busy(self.session.rank());
-            let old = (self.session).compare_swap(rank, found.at, found.state.0, busy.0)?;
+            let swapped = (self.session).compare_swap(rank, found.at, found.state.0, busy.0);
+            let old = swapped.map_err(Error::from)?;
             if old == found.state.0 {
                 let slot = Busy {
                     session: &self.session,
@@ -342,22 +356,23 @@ impl<K: Element, V: Element> DistMap<K, V> {
         };
         // No reader may see what is written next without what this rank swapped.
         fence(Ordering::SeqCst);
+        let count = |what, add| (self.session.fetch_add(rank, what, add)).map_err(Error::from);
         let is_new = found.state.kind() == Kind::Empty;
-        if is_new && self.session.fetch_add(rank, TAKEN, 1)? >= self.capacity as u64 {
-            return Err(full());
+        if is_new && count(TAKEN, 1)? >= self.capacity as u64 {
+            return Err(full().into());
         }
         let value = match found.state.kind() {
             Kind::Full => Some(words::read(&found.words[Self::KEY..])),
             _ => None,
         };
-        let new = with(value);
+        let new = with(value)?;
         // Counted before anybody can remove it, and until it is removed.
         if value.is_none() && new.is_some() {
-            self.session.fetch_add(rank, LIVE, 1)?;
+            count(LIVE, 1)?;
         }
         slot.leave(&wanted, new)?;
         if value.is_some() && new.is_none() {
-            self.session.fetch_add(rank, LIVE, u64::MAX)?;
+            count(LIVE, u64::MAX)?;
         }
         Ok(value)
     }

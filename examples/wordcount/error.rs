@@ -9,24 +9,30 @@ pub(crate) enum Error {
     Input { path: PathBuf, cause: io::Error },
     #[error("no files are given, and the documents of the project are not here: name some files")]
     NoDocuments,
-    #[error(
-        "the {slots} slots for words that rank {rank} hosts are full: raise --slots, the number of \
-         slots of each rank"
-    )]
-    TableFull { rank: u32, slots: usize },
-    #[error(
-        "the heap, {heap} bytes on each of {ranks} ranks, has no room for another word of {word} \
-         bytes: raise --heap, the bytes of each rank"
-    )]
-    HeapFull {
-        ranks: u32,
-        heap: usize,
-        word: usize,
+    #[error("room for {capacity} words on each rank (--capacity): {cause}")]
+    Capacity {
+        capacity: usize,
+        cause: transom_collections::Error,
     },
-    #[error("a heap of {heap} bytes on each rank is too large (legal: up to {most}): lower --heap")]
-    HeapTooLarge { heap: usize, most: u64 },
+    #[error(
+        "more words belong to rank {rank} than the {capacity} that it has room for: raise --capacity"
+    )]
+    Full { rank: u32, capacity: usize },
     #[error("standard output: {0}")]
     Output(io::Error),
     #[error(transparent)]
     Transom(#[from] transom::Error),
+    #[error(transparent)]
+    Collections(transom_collections::Error),
+}
+
+impl From<transom_collections::Error> for Error {
+    fn from(error: transom_collections::Error) -> Self {
+        match error {
+            transom_collections::Error::Full { rank, capacity, .. } => {
+                Self::Full { rank, capacity }
+            }
+            error => Self::Collections(error),
+        }
+    }
 }

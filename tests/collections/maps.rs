@@ -19,7 +19,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         threads_share_a_map: [2],
         a_full_part_and_more_room: [3],
         wrong_maps: [2],
-        a_panic_in_update_leaves_the_key: [2],
+        a_panic_or_error_in_update_leaves_the_key: [2],
     ];
     all.push(Scenario::new("a_rank_dies_at_a_key", &[3], a_rank_dies).exits(9));
     all
@@ -258,7 +258,21 @@ fn wrong_maps(job: &Job) -> Result<()> {
     DistMap::<u64, u64>::new(world, 1)?.free()
 }
 
-fn a_panic_in_update_leaves_the_key(job: &Job) -> Result<()> {
+/// Why an update was given up.
+#[derive(Debug)]
+enum Refusal {
+    /// By its function, which found this value.
+    Found(Option<u64>),
+    ByMap(Error),
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self::ByMap(error)
+    }
+}
+
+fn a_panic_or_error_in_update_leaves_the_key(job: &Job) -> Result<()> {
     let world = job.world();
     let map = DistMap::<u64, u64>::new(world, 2)?;
     if world.rank() == 0 {
@@ -266,10 +280,16 @@ fn a_panic_in_update_leaves_the_key(job: &Job) -> Result<()> {
         for key in [1, 2, 3, 4, 5, 6, 7, 8] {
             let update = AssertUnwindSafe(|| map.update(&key, |_| panic!("in the function")));
             assert!(catch_unwind(update).is_err());
+            let refused = map.try_update(&key, |value| Err(Refusal::Found(value)));
+            let expected = (key == 1).then_some(5);
+            let is_ours = matches!(&refused, Err(Refusal::Found(value)) if *value == expected);
+            assert!(is_ours, "{key}: {refused:?}");
         }
+        let raise = |value: Option<u64>| Ok(value.unwrap_or(0) + 1);
+        assert_eq!(map.try_update::<Error>(&1, raise)?, Some(5));
     }
     world.barrier()?;
-    assert_eq!(map.get_many(&[1, 2])?, [Some(5), None]);
+    assert_eq!(map.get_many(&[1, 2])?, [Some(6), None]);
     world.barrier()?;
     // No room was lost.
     let mut own = (10..).filter(|key| map.rank_of(key) == world.rank());
@@ -281,10 +301,10 @@ fn a_panic_in_update_leaves_the_key(job: &Job) -> Result<()> {
     for _ in 0..room {
         map.insert(&own.next().unwrap(), &1)?;
     }
-    assert!(matches!(
-        map.insert(&own.next().unwrap(), &1),
-        Err(Error::Full { .. })
-    ));
+    let one_more = own.next().unwrap();
+    let full = map.try_update(&one_more, |_| Ok::<_, Refusal>(1));
+    let is_full = matches!(full, Err(Refusal::ByMap(Error::Full { .. })));
+    assert!(is_full, "{full:?}");
     map.free()
 }
 

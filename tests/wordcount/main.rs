@@ -44,7 +44,6 @@ fn a_long_text_of_many_scripts() {
     let folder = Folder::new();
     let file = folder.file("zipf", text.as_bytes());
     let expected = serial_count(&[text.as_bytes()]);
-    // More than a rank gathers before it goes to the table, and more than fit into a first level.
     assert!(expected.len() > 100_000, "{}", expected.len());
     for ranks in RANKS {
         check(&mut wordcount(ranks), &[&file], &expected);
@@ -88,11 +87,11 @@ fn files_of_all_kinds() {
     }
 }
 
-/// All ranks bring the same words, most of them too long for a slot, at the same time.
+/// All ranks bring the same words, half of them too long for a key, at the same time.
 #[test]
-fn ranks_that_race_for_the_same_slots() {
+fn ranks_that_race_for_the_same_words() {
     let words: Vec<String> = (0..5000)
-        .map(|i| format!("{}{i}", "long".repeat(i % 9)))
+        .map(|i| format!("{}{i}", "long".repeat(i % 11)))
         .collect();
     let text = words.join(" ") + " ";
     let text = text.repeat(8);
@@ -124,41 +123,36 @@ fn every_way_of_the_soft_device() {
 }
 
 #[test]
-fn a_table_filled_to_the_last_slot() {
-    let words: Vec<String> = (0..41).map(|i| format!("w{i}")).collect();
+fn a_map_filled_to_the_last_word() {
+    // Every third is too long for a key.
+    let words: Vec<String> = (0..41)
+        .map(|i| format!("w{i}{}", "x".repeat(i % 3 * 20)))
+        .collect();
     let folder = Folder::new();
     let fits = folder.file("fits", words[..40].join(" ").as_bytes());
     let expected = serial_count(&[words[..40].join(" ").as_bytes()]);
-    check(wordcount(1).args(["--slots", "40"]), &[&fits], &expected);
+    let exactly = ["--capacity", "40"];
+    check(wordcount(1).args(exactly), &[&fits], &expected);
 
     let more = folder.file("more", words.join(" ").as_bytes());
-    for ranks in [1, 3] {
-        let slots = if ranks == 1 { "40" } else { "8" };
-        let done = run(wordcount(ranks).args(["--slots", slots]).arg(&more));
+    for (ranks, capacity) in [(1, 40), (3, 8), (2, u64::MAX)] {
+        let option = format!("--capacity={capacity}");
+        let done = run(wordcount(ranks).arg(option).arg(&more));
         assert_eq!(done.status.code(), Some(1), "{}", done.stderr);
-        assert!(done.stderr.contains("raise --slots"), "{}", done.stderr);
+        assert_eq!(
+            done.stderr.matches("wordcount: ").count(),
+            1,
+            "{}",
+            done.stderr
+        );
+        assert!(done.stderr.contains("--capacity"), "{}", done.stderr);
+        assert!(
+            done.stderr.contains(&capacity.to_string()),
+            "{}",
+            done.stderr
+        );
         assert_eq!(done.text(), "");
     }
-}
-
-#[test]
-fn a_heap_that_is_too_small_on_one_rank_or_on_all() {
-    // Each takes 1 + 2 elements, and each part of the heap has room for three.
-    let words: Vec<String> = (0..9)
-        .map(|i| format!("twelve-long-{i}").replace('-', "x"))
-        .collect();
-    let folder = Folder::new();
-    let file = folder.file("words", words.join(" ").as_bytes());
-    let expected = serial_count(&[words.join(" ").as_bytes()]);
-    check(wordcount(3).args(["--heap", "80"]), &[&file], &expected);
-
-    for (ranks, heap) in [(1, "80"), (2, "80"), (3, "64"), (2, "1")] {
-        let done = run(wordcount(ranks).args(["--heap", heap]).arg(&file));
-        assert_eq!(done.status.code(), Some(1), "{}", done.stderr);
-        assert!(done.stderr.contains("raise --heap"), "{}", done.stderr);
-    }
-    let done = run(wordcount(2).args(["--heap", "8796093022208"]).arg(&file));
-    assert!(done.stderr.contains("lower --heap"), "{}", done.stderr);
 }
 
 #[test]
@@ -189,7 +183,7 @@ fn what_cannot_be_read_fails_on_all_ranks_and_is_named() {
 fn options_that_make_no_sense_are_refused_once() {
     for (option, said) in [
         ("--pot=3", "--pot"),
-        ("--slots=0", "--slots"),
+        ("--capacity=0", "--capacity"),
         ("--top=x", "--top"),
     ] {
         let done = endings(3, &[Path::new(option)]);

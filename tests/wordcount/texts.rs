@@ -47,7 +47,7 @@ const LETTERS: [&str; 5] = [
     "𐐀𐐁𐐂𐐨",
 ];
 
-/// A word for each number: short ones, and such as are too long for a slot.
+/// A word for each number: short ones, and such as are too long for a key.
 fn invent(number: usize) -> String {
     let mut random = Random::new(number as u64);
     let letters: Vec<char> = LETTERS[[0, 0, 0, 1, 2, 3, 4][random.below(7)]]
