@@ -4,36 +4,32 @@
 //! cargo run --release --example workqueue -- -n 4 --check --picture mandelbrot.png
 //! ```
 //!
-//! A rank that is done with its tasks draws the next from a counter (`queue.rs`), and puts what it
-//! has found where rank 0 wants it (`results.rs`). Nobody hands out tasks or gathers results: rank 0
-//! computes like all others.
+//! Each rank puts its share of the tasks into a deque. One that is done with its own takes some of another rank's, so all are
+//! busy until no task is left anywhere. Results go into an array that lies on all ranks. No rank hands out tasks or gathers
+//! results: rank 0 computes like all others, and reads the results in the end.
 
 mod mandelbrot;
 mod options;
-mod queue;
 mod report;
-mod results;
 
 use std::io;
-use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use png::EncodingError;
 use transom::{Communicator, block};
+use transom_collections::{Deque, DistArray, Distribution};
 use transom_examples::{Failure, agree};
 
 use mandelbrot::View;
 use options::{Options, Schedule};
-use queue::Queue;
 use report::Share;
-use results::{Collected, Results};
 
 #[derive(Debug, thiserror::Error)]
 enum Error {
-    #[error("row {row} was not computed, or not by a rank: what is there says rank {by}")]
-    NotDone { row: usize, by: u32 },
+    #[error("row {row} was not computed, or not by a rank: its author is said to be {author}")]
+    NotDone { row: usize, author: u32 },
     #[error("rank {rank} says it computed {said} rows, but {found} of the results are its own")]
     Miscounted { rank: usize, said: u64, found: u64 },
     #[error("point {column} of row {row}, by rank {by}, is {ours}, but {serial} on one rank alone")]
@@ -59,45 +55,53 @@ fn run(comm: &Communicator, options: &Options) -> Result<(), Failure> {
         height: options.height,
         iterations: options.iterations,
     };
-    // A result is the rank that has found it, and the row.
-    let results = Results::new(comm, view.height, 1 + view.width as usize)?;
-    let mut queue = Queue::new(comm, view.height, options.chunk)?;
+    // A result is the row's author, which is a rank and 1, and the row.
+    let (rows, len) = (view.height as usize, 1 + view.width as usize);
+    let results = DistArray::<u32>::new(comm, rows * len, Distribution::Block)?;
+    let own = block(rows, comm.size(), comm.rank());
     let mut share = Share::default();
     let mut result = Vec::new();
-    let mut work = |rows: Range<u32>| -> Result<(), Failure> {
+    let mut work = |row: usize| -> Result<(), Failure> {
         if options.verbose {
-            println!("rank {} draws rows {rows:?}", comm.rank());
+            println!("rank {} takes row {row}", comm.rank());
         }
-        share.draws += 1;
-        for row in rows {
-            let begun = Instant::now();
-            result.clear();
-            result.push(comm.rank());
-            result.extend(view.row(row));
-            share.busy += begun.elapsed();
-            share.rows += 1;
-            share.iterations += result[1..].iter().copied().map(u64::from).sum::<u64>();
-            results.put(row, &result)?;
-        }
-        Ok(())
+        let begun = Instant::now();
+        result.clear();
+        result.push(comm.rank() + 1);
+        result.extend(view.row(row as u32));
+        share.busy += begun.elapsed();
+        share.rows += 1;
+        share.stolen += u64::from(!own.contains(&row));
+        share.iterations += result[1..].iter().copied().map(u64::from).sum::<u64>();
+        Ok(results.put_range(row * len, &result)?)
     };
 
     let begun = Instant::now();
     match options.schedule {
-        Schedule::Dynamic => queue.drain(&mut work)?,
-        Schedule::Static => {
-            // As many rows for each rank.
-            let rows = block(view.height as usize, comm.size(), comm.rank());
-            work(rows.start as u32..rows.end as u32)?;
+        Schedule::Dynamic => {
+            let tasks = Deque::<u64>::new(comm, rows)?;
+            for row in own.clone() {
+                tasks.push(&(row as u64))?;
+            }
+            comm.barrier()?;
+            while let Some(row) = tasks.next()? {
+                work(*row as usize)?;
+            }
+            tasks.free()?;
         }
+        Schedule::Static => own.clone().try_for_each(work)?,
     }
-    queue.free()?;
-    let results = results.finish(comm, view.height)?;
+    comm.barrier()?;
     let took = begun.elapsed();
+    let whole = match comm.rank() {
+        0 => results.get_range(0..results.len())?,
+        _ => Vec::new(),
+    };
+    results.free()?;
 
     let shares = report::shares(comm, share)?;
     let good = match comm.rank() {
-        0 => conclude(options, view, &shares, &results),
+        0 => conclude(options, view, &shares, whole.chunks_exact(len)),
         _ => Ok(()),
     };
     agree(comm, good)?;
@@ -111,18 +115,18 @@ fn run(comm: &Communicator, options: &Options) -> Result<(), Failure> {
 }
 
 /// Whether all tasks were done, and by whom the workers say; then what the options ask for.
-fn conclude(
+fn conclude<'r>(
     options: &Options,
     view: View,
     shares: &[Share],
-    results: &Collected,
+    results: impl Iterator<Item = &'r [u32]> + Clone,
 ) -> Result<(), Failure> {
     let mut found = vec![0; shares.len()];
-    for (row, result) in results.iter().enumerate() {
-        let by = result[0];
-        *found
-            .get_mut(by as usize)
-            .ok_or(Error::NotDone { row, by })? += 1;
+    for (row, result) in results.clone().enumerate() {
+        let author = result[0];
+        let rank = author.checked_sub(1);
+        let found = rank.and_then(|rank| found.get_mut(rank as usize));
+        *found.ok_or(Error::NotDone { row, author })? += 1;
     }
     for (rank, (share, found)) in shares.iter().zip(found).enumerate() {
         let said = share.rows;
@@ -131,12 +135,12 @@ fn conclude(
         }
     }
     if options.check {
-        compare(view, results)?;
+        compare(view, results.clone())?;
     }
     let Some(path) = &options.picture else {
         return Ok(());
     };
-    let rows = results.iter().map(|result| &result[1..]);
+    let rows = results.map(|result| &result[1..]);
     report::draw(path, view, rows).map_err(|error| Error::Picture {
         path: path.clone(),
         cause: match error {
@@ -148,19 +152,15 @@ fn conclude(
 }
 
 /// Computes all rows here, and compares.
-fn compare(view: View, results: &Collected) -> Result<(), Error> {
-    for (row, result) in results.iter().enumerate() {
-        let serial = view.row(row as u32);
-        let differs = result[1..]
-            .iter()
-            .zip(serial)
-            .enumerate()
-            .find(|(_, (ours, serial))| **ours != *serial);
+fn compare<'r>(view: View, results: impl Iterator<Item = &'r [u32]>) -> Result<(), Error> {
+    for (row, result) in results.enumerate() {
+        let mut both = result[1..].iter().zip(view.row(row as u32)).enumerate();
+        let differs = both.find(|(_, (ours, serial))| **ours != *serial);
         if let Some((column, (&ours, serial))) = differs {
             return Err(Error::Differs {
                 row,
                 column,
-                by: result[0],
+                by: result[0] - 1,
                 ours,
                 serial,
             });

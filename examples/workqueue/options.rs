@@ -6,8 +6,8 @@ use clap::{Parser, ValueEnum};
 
 use transom_examples::{Launchable, Start};
 
-/// Draw the Mandelbrot set, on all ranks of a job together: each takes the next rows when it is
-/// done with its last ones
+/// Draw the Mandelbrot set, on all ranks of a job together: those that are done with their own rows take
+/// others'
 #[derive(Parser)]
 #[command(name = "workqueue")]
 pub(crate) struct Options {
@@ -30,11 +30,6 @@ pub(crate) struct Options {
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Schedule::Dynamic)]
     pub(crate) schedule: Schedule,
 
-    /// How many rows a rank draws at a time
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) chunk: u32,
-
     /// Write a PNG picture to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) picture: Option<PathBuf>,
@@ -43,7 +38,7 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) check: bool,
 
-    /// Say who draws which rows, when it does
+    /// Say who takes which row, when it does
     #[arg(short, long)]
     pub(crate) verbose: bool,
 
@@ -59,7 +54,7 @@ impl Launchable for Options {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Schedule {
-    /// Each rank draws the next rows from a counter on rank 0
+    /// Each rank begins with as many rows as any other, and takes others' when it is done
     Dynamic,
     /// Each rank has as many rows as any other, to compare with
     Static,

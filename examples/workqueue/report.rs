@@ -14,7 +14,8 @@ use crate::mandelbrot::View;
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Share {
     pub(crate) rows: u64,
-    pub(crate) draws: u64,
+    /// Rows among them that were another rank's.
+    pub(crate) stolen: u64,
     pub(crate) iterations: u64,
     /// Computing, not waiting.
     pub(crate) busy: Duration,
@@ -23,10 +24,10 @@ pub(crate) struct Share {
 /// Collective. The ranks' shares, on rank 0.
 pub(crate) fn shares(comm: &Communicator, mine: Share) -> Result<Vec<Share>> {
     let busy = mine.busy.as_nanos() as u64;
-    let shares = comm.gather_value([mine.rows, mine.draws, mine.iterations, busy], 0)?;
-    let share = |[rows, draws, iterations, busy]: [u64; 4]| Share {
+    let shares = comm.gather_value([mine.rows, mine.stolen, mine.iterations, busy], 0)?;
+    let share = |[rows, stolen, iterations, busy]: [u64; 4]| Share {
         rows,
-        draws,
+        stolen,
         iterations,
         busy: Duration::from_nanos(busy),
     };
@@ -36,17 +37,17 @@ pub(crate) fn shares(comm: &Communicator, mine: Share) -> Result<Vec<Share>> {
 pub(crate) fn print(shares: &[Share], took: Duration) {
     println!(
         "{:>6}{:>8}{:>8}{:>16}{:>10}",
-        "rank", "rows", "draws", "iterations", "busy s"
+        "rank", "rows", "stolen", "iterations", "busy s"
     );
     for (rank, share) in shares.iter().enumerate() {
         let Share {
             rows,
-            draws,
+            stolen,
             iterations,
             busy,
         } = share;
         let busy = busy.as_secs_f64();
-        println!("{rank:>6}{rows:>8}{draws:>8}{iterations:>16}{busy:>10.3}");
+        println!("{rank:>6}{rows:>8}{stolen:>8}{iterations:>16}{busy:>10.3}");
     }
     let iterations = shares.iter().map(|share| share.iterations);
     let (most, all) = (
