@@ -324,7 +324,7 @@ pub trait Device: Send + Sync {
         Nearest::None
     }
 
-    /// What peers need to connect to this process: opaque, at most 384 bytes.
+    /// What peers need to connect to this process: opaque, at most 640 bytes.
     fn address(&self) -> Vec<u8>;
 
     /// Connects to the process that published `address`; the process itself is a legal peer.

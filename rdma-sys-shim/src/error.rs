@@ -46,11 +46,11 @@ pub enum Error {
         /// The device's name.
         device: String,
     },
-    /// The device has no atomics, which locks, accumulates and whatever tells of data need.
+    /// The device has no atomics, and the environment asks for its own.
     #[error(
-        "RDMA device {device} has no atomics of eight bytes, which all windows need: for locks and \
-         accumulates, and to tell of data that may arrive in any order (`transom devices` shows what \
-         else there is, and TRANSOM_DEVICE=NAME takes it)"
+        "RDMA device {device} has no atomics of eight bytes, which TRANSOM_RDMA_ATOMICS=device asks for (without it, or with \
+         `agent`, a thread of the target carries atomics out, over TCP; `transom devices` shows what else there is, and \
+         TRANSOM_DEVICE=NAME takes it)"
     )]
     NoAtomics {
         /// The device's name.

@@ -71,6 +71,8 @@ pub struct DeviceInfo {
     pub state: State,
     /// What it can do, as far as that is known without opening it.
     pub capabilities: Option<Capabilities>,
+    /// Whether it is an RDMA device whose atomics a thread of the target carries out, over TCP.
+    pub agent_atomics: bool,
     /// Whether it can join ranks of several hosts.
     pub joins_hosts: bool,
     /// By which addresses of this host peers reach it, each with its network interface, if it publishes such.
@@ -96,6 +98,7 @@ impl DeviceInfo {
             provider,
             state: State::Ready,
             capabilities: Some(capabilities),
+            agent_atomics: false,
             joins_hosts: false,
             addresses: Vec::new(),
             rdma: None,
@@ -159,9 +162,30 @@ pub struct Surroundings {
     pub secret: JobSecret,
 }
 
-/// The providers that can join the ranks of several hosts: a bit for each, by its place in the registry.
+/// The providers that can join the ranks of several hosts: a bit for each, by its place in the registry; and the highest bit,
+/// where an RDMA device does so that carries out atomics itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Joining(pub u32);
+
+impl Joining {
+    const DEVICE_ATOMICS: u32 = 1 << 31;
+
+    pub(crate) fn new(providers: u32, device_atomics: bool) -> Self {
+        match device_atomics {
+            true => Self(providers | Self::DEVICE_ATOMICS),
+            false => Self(providers),
+        }
+    }
+
+    pub(crate) fn providers(self) -> u32 {
+        self.0 & !Self::DEVICE_ATOMICS
+    }
+
+    #[cfg(feature = "verbs")]
+    pub(crate) fn has_device_atomics(self) -> bool {
+        self.0 & Self::DEVICE_ATOMICS != 0
+    }
+}
 
 impl Default for Joining {
     /// All.

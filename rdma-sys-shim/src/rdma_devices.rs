@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::agent_atomics::{self, AtomicsSetting};
 use crate::provider::{DeviceInfo, Found, Provider, State, Surroundings};
 use crate::rdma::{self, Choice, RdmaDevice, Seat, SelectError, Selector, VerbsLimits};
-use crate::{AtomicDomain, Device, Error, JobSecret, Result};
+use crate::{AtomicDomain, Device, Error, Result};
 
 /// The provider's name, which is also taken for whichever of its devices the rule chooses.
 const VERBS: &str = "verbs";
@@ -36,7 +37,7 @@ impl Provider for RdmaDevices {
     }
 
     fn open(&self, spec: &str, around: &Surroundings) -> Result<Arc<dyn Device>> {
-        open_chosen(choose(spec, &read(), &around.seat)?, around.secret)
+        open_chosen(choose(spec, &read(), &around.seat)?, around)
     }
 
     fn alternatives(&self, spec: &str, processors: &[u32]) -> Option<Vec<String>> {
@@ -64,13 +65,33 @@ fn choose(spec: &str, devices: &[RdmaDevice], seat: &Seat) -> Result<Choice> {
     Ok(rdma::choose(devices, &selector, seat)?)
 }
 
+/// Its atomics are the agent's if it has none, if the environment says so, or if another rank has no device with atomics.
 #[cfg(feature = "verbs")]
-fn open_chosen(choice: Choice, secret: JobSecret) -> Result<Arc<dyn Device>> {
-    Ok(Arc::new(crate::verbs::VerbsDevice::open(choice, secret)?))
+fn open_chosen(choice: Choice, around: &Surroundings) -> Result<Arc<dyn Device>> {
+    let setting = AtomicsSetting::from_env()?;
+    let is_agent = match setting {
+        AtomicsSetting::Automatic => !around.joining.has_device_atomics(),
+        AtomicsSetting::Device => false,
+        AtomicsSetting::Agent => true,
+    };
+    let device = crate::verbs::VerbsDevice::open(choice, around.secret, is_agent)?;
+    if device.has_atomics() {
+        return Ok(Arc::new(device));
+    }
+    let name = device.name().to_owned();
+    if setting == AtomicsSetting::Device {
+        return Err(Error::NoAtomics { device: name });
+    }
+    tracing::info!(
+        device = name,
+        "atomics are carried out by a thread of the target, over TCP"
+    );
+    let device = agent_atomics::WithAgentAtomics::new(Arc::new(device), around.secret)?;
+    Ok(Arc::new(device))
 }
 
 #[cfg(not(feature = "verbs"))]
-fn open_chosen(choice: Choice, _: JobSecret) -> Result<Arc<dyn Device>> {
+fn open_chosen(choice: Choice, _: &Surroundings) -> Result<Arc<dyn Device>> {
     Err(Error::LeftOut {
         device: format!("RDMA device {:?}", choice.device),
         why: "this build has no verbs provider (build with `--features verbs`, or use the device soft)",
@@ -100,7 +121,13 @@ fn remedy(has_devices: bool, has_verbs: bool) -> &'static str {
 fn describe(device: RdmaDevice, has_verbs: bool) -> DeviceInfo {
     let choice = best_port(&device);
     let limits = choice.as_ref().ok().and_then(limits);
-    describe_with(device, choice, limits, has_verbs)
+    describe_with(
+        device,
+        choice,
+        limits,
+        has_verbs,
+        AtomicsSetting::from_env(),
+    )
 }
 
 /// Its port that would be chosen, were there no other device.
@@ -114,16 +141,25 @@ fn describe_with(
     choice: std::result::Result<Choice, SelectError>,
     limits: Option<VerbsLimits>,
     has_verbs: bool,
+    setting: Result<AtomicsSetting>,
 ) -> DeviceInfo {
     let missing = (!has_verbs).then(|| NO_PROVIDER.to_owned());
     let obstacle = choice.as_ref().err().map(ToString::to_string);
-    let without_atomics = (limits.as_ref())
-        .filter(|limits| limits.atomic_scope.is_none())
-        .map(|_| {
+    let lacks_atomics = (limits.as_ref()).is_some_and(|limits| limits.atomic_scope.is_none());
+    let wrong = match &setting {
+        Ok(AtomicsSetting::Device) if lacks_atomics => {
             let device = device.name.clone();
-            Error::NoAtomics { device }.to_string()
-        });
-    let reasons = [missing, obstacle, without_atomics].into_iter().flatten();
+            Some(Error::NoAtomics { device }.to_string())
+        }
+        Ok(_) => None,
+        Err(error) => Some(error.to_string()),
+    };
+    let agent_atomics = match setting {
+        Ok(AtomicsSetting::Agent) => limits.is_some(),
+        Ok(AtomicsSetting::Automatic) => lacks_atomics,
+        _ => false,
+    };
+    let reasons = [missing, obstacle, wrong].into_iter().flatten();
     let reasons: Vec<_> = reasons.collect();
     DeviceInfo {
         name: device.name.clone(),
@@ -134,8 +170,13 @@ fn describe_with(
         },
         capabilities: limits.as_ref().map(|limits| {
             let domain = limits.atomic_scope.unwrap_or(AtomicDomain::Device);
-            rdma::capabilities(domain, limits.max_message)
+            let capabilities = rdma::capabilities(domain, limits.max_message);
+            match agent_atomics {
+                true => agent_atomics::capabilities(&capabilities),
+                false => capabilities,
+            }
         }),
+        agent_atomics,
         joins_hosts: true,
         addresses: Vec::new(),
         rdma: Some(device),
@@ -198,6 +239,10 @@ mod tests {
 
     /// The last device, with atomics of this scope.
     fn with_atomics(atomic_scope: Option<AtomicDomain>) -> DeviceInfo {
+        with_setting(atomic_scope, AtomicsSetting::Automatic)
+    }
+
+    fn with_setting(atomic_scope: Option<AtomicDomain>, setting: AtomicsSetting) -> DeviceInfo {
         let device = devices().pop().unwrap();
         let choice = best_port(&device);
         let limits = VerbsLimits {
@@ -210,7 +255,7 @@ mod tests {
             max_qp_rd_atom: 1,
             active_mtu: 4096,
         };
-        describe_with(device, choice, Some(limits), true)
+        describe_with(device, choice, Some(limits), true, Ok(setting))
     }
 
     #[test]
@@ -221,13 +266,46 @@ mod tests {
     }
 
     #[test]
-    fn a_device_without_atomics_is_said_to_be_of_no_use() {
-        assert_eq!(with_atomics(Some(AtomicDomain::Device)).state, State::Ready);
-        let State::Unusable(reason) = with_atomics(None).state else {
+    fn a_device_without_atomics_is_used_with_an_agents() {
+        for (scope, setting, by_agent) in [
+            (None, AtomicsSetting::Automatic, true),
+            (None, AtomicsSetting::Agent, true),
+            (Some(AtomicDomain::Device), AtomicsSetting::Automatic, false),
+            (Some(AtomicDomain::Device), AtomicsSetting::Device, false),
+            (Some(AtomicDomain::Device), AtomicsSetting::Agent, true),
+        ] {
+            let info = with_setting(scope, setting);
+            assert_eq!((info.state, info.agent_atomics), (State::Ready, by_agent));
+            let can = info.capabilities.unwrap();
+            let domain = match by_agent {
+                true => AtomicDomain::Global,
+                false => AtomicDomain::Device,
+            };
+            assert_eq!((can.atomic_domain, can.narrow_atomics), (domain, by_agent));
+            assert!(can.pins_memory);
+        }
+        let State::Unusable(reason) = with_setting(None, AtomicsSetting::Device).state else {
             panic!("it is taken for usable");
         };
         assert!(reason.contains("mlx5_1 has no atomics"), "{reason}");
+        assert!(reason.contains("TRANSOM_RDMA_ATOMICS=device"), "{reason}");
         assert!(reason.contains("TRANSOM_DEVICE"), "{reason}");
+    }
+
+    #[test]
+    fn a_setting_that_is_none_keeps_devices_from_being_used() {
+        let device = devices().pop().unwrap();
+        let choice = best_port(&device);
+        let setting = Err(Error::BadWord {
+            name: "TRANSOM_RDMA_ATOMICS",
+            value: "nic".to_owned(),
+            known: "device, agent",
+        });
+        let info = describe_with(device, choice, None, true, setting);
+        let State::Unusable(reason) = info.state else {
+            panic!("it is taken for usable");
+        };
+        assert!(reason.contains("TRANSOM_RDMA_ATOMICS"), "{reason}");
     }
 
     #[cfg(not(feature = "verbs"))]
@@ -235,7 +313,7 @@ mod tests {
     fn a_build_without_the_provider_says_so_after_what_is_wrong_with_the_name() {
         let message = |spec| {
             choose(spec, &devices(), &Seat::default())
-                .and_then(|choice| open_chosen(choice, JobSecret::default()))
+                .and_then(|choice| open_chosen(choice, &Surroundings::default()))
                 .err()
                 .unwrap()
                 .to_string()

@@ -139,14 +139,19 @@ impl Registry {
     #[must_use]
     pub fn joining(self) -> Joining {
         let is_ready = |info: &DeviceInfo| info.joins_hosts && info.state == State::Ready;
-        let providers = self.between_hosts().enumerate();
-        let ready = providers.filter(|(_, provider)| provider.list().iter().any(is_ready));
-        Joining(ready.fold(0, |bits, (place, _)| bits | 1 << place))
+        let (mut providers, mut device_atomics) = (0, false);
+        for (place, provider) in self.between_hosts().enumerate() {
+            for info in provider.list().iter().filter(|info| is_ready(info)) {
+                providers |= 1 << place;
+                device_atomics |= info.rdma.is_some() && !info.agent_atomics;
+            }
+        }
+        Joining::new(providers, device_atomics)
     }
 
     fn open_between_hosts(self, around: &Surroundings) -> Result<Arc<dyn Device>> {
-        let here = self.joining().0;
-        let common = here & around.joining.0;
+        let here = self.joining().providers();
+        let common = here & around.joining.providers();
         let mut providers = self.between_hosts();
         let Some(provider) = providers.nth(common.trailing_zeros() as usize) else {
             return Err(self.none_between_hosts(self.list()));

@@ -94,7 +94,7 @@ impl Record {
         read(Fields(bytes)).ok_or(Error::BadAddress {
             device,
             reason: "it was published by another device or another version of transom; give all ranks the same \
-                     TRANSOM_DEVICE",
+                     TRANSOM_DEVICE, and the same TRANSOM_RDMA_ATOMICS",
         })
     }
 

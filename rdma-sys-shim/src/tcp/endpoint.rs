@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::frame::{Kind, Refusal, Request};
 use super::origin::{Destination, Origin, Peer, Source};
-use super::regions;
+use super::regions::Keys;
 use crate::channel::Stream;
 use crate::device::batch::{Batch, BatchError, LocalPiece, post_each};
 use crate::{
@@ -23,18 +23,21 @@ pub(super) struct TcpEndpoint {
     done: AtomicU64,
     origin: Mutex<Origin>,
     stream: Arc<Stream>,
+    /// Of the peer's regions.
+    keys: Keys,
     /// That of this process: a forked child sends nothing.
     pid: u32,
 }
 
 impl TcpEndpoint {
-    pub(super) fn new(peer: Peer, stream: Stream) -> Self {
+    pub(super) fn new(peer: Peer, stream: Stream, keys: Keys) -> Self {
         let peer = Arc::new(peer);
         let stream = Arc::new(stream);
         Self {
             origin: Mutex::new(Origin::new(peer.clone(), stream.clone())),
             stream,
             peer,
+            keys,
             done: AtomicU64::new(0),
             pid: std::process::id(),
         }
@@ -147,7 +150,7 @@ impl TcpEndpoint {
 
     /// Refuses what the target would refuse, and end the connection for.
     fn may(&self, request: &Request) -> Result<()> {
-        let refusal = match regions::rights(request.at.rkey) {
+        let refusal = match self.keys.rights(request.at.rkey) {
             None => Refusal::NoRegion,
             Some(rights) if !rights.allows(request.kind.need()) => Refusal::NoRight,
             Some(_) => return Ok(()),

@@ -33,13 +33,13 @@ use crate::{
 
 use endpoint::TcpEndpoint;
 use origin::Peer;
-use regions::Regions;
+use regions::{Keys, Regions};
 use serving::Serving;
 
 /// No address of another device begins like this. The last byte counts versions of the protocol.
 const MARK: [u8; 4] = *b"tTC\x02";
 
-static CAPABILITIES: Capabilities = Capabilities {
+pub(crate) static CAPABILITIES: Capabilities = Capabilities {
     // The agent's instructions are the processor's.
     atomic_domain: AtomicDomain::Global,
     narrow_atomics: true,
@@ -71,7 +71,8 @@ impl Provider for Tcp {
 
     fn open(&self, spec: &str, around: &Surroundings) -> Result<Arc<dyn Device>> {
         let interface = named(provider::options(spec, DEVICE));
-        Ok(Arc::new(TcpDevice::open(&interface, around.secret)?))
+        let device = TcpDevice::open(&interface, around.secret, Keys::Own)?;
+        Ok(Arc::new(device))
     }
 
     fn remedy_between_hosts(&self) -> Option<&'static str> {
@@ -93,13 +94,37 @@ pub(crate) struct TcpDevice {
     own: Record,
     published: Vec<Interface>,
     regions: Arc<Regions>,
+    keys: Keys,
     peers: Arc<KnownPeers>,
     endpoints: Mutex<HashMap<u64, Arc<TcpEndpoint>>>,
     agent: OfProcess<ChannelAgent<Serving>>,
 }
 
 impl TcpDevice {
-    fn open(interface: &str, secret: JobSecret) -> Result<Self> {
+    /// Opens one for operations on memory that another device has registered: [`TcpDevice::register_as`].
+    pub(crate) fn beside_another(secret: JobSecret) -> Result<Self> {
+        Self::open(&channel::interface(), secret, Keys::OfAnother)
+    }
+
+    /// Registers memory that another device has registered, under its key, which is no other region's.
+    ///
+    /// # Errors
+    /// As for [`Device::register`].
+    ///
+    /// # Safety
+    /// As for [`Device::register`].
+    pub(crate) unsafe fn register_as(
+        &self,
+        base: *mut u8,
+        len: usize,
+        access: Access,
+        rkey: u64,
+    ) -> Result<Region> {
+        // SAFETY: the caller's promise.
+        unsafe { self.regions.register_as(base, len, access, rkey) }
+    }
+
+    fn open(interface: &str, secret: JobSecret, keys: Keys) -> Result<Self> {
         let Opened {
             record: own,
             listener,
@@ -113,6 +138,7 @@ impl TcpDevice {
             own,
             published,
             regions,
+            keys,
             peers,
             endpoints: Mutex::default(),
         })
@@ -184,7 +210,7 @@ impl Device for TcpDevice {
             host: peer.host.into(),
             status,
         };
-        let endpoint = Arc::new(TcpEndpoint::new(peer, stream));
+        let endpoint = Arc::new(TcpEndpoint::new(peer, stream, self.keys));
         Ok(self.endpoints().entry(instance).or_insert(endpoint).clone())
     }
 

@@ -29,11 +29,26 @@ struct Entry {
 /// the connection for.
 const RIGHTS_AT: u32 = 56;
 
-/// The rights that come with a key, as far as its owner says the truth. `None` if no tcp device made it.
-pub(super) fn rights(rkey: u64) -> Option<Access> {
-    let lacks = (rkey >> RIGHTS_AT) as u8;
-    let is_known = lacks <= Access::ALL.bits();
-    is_known.then(|| Access::from_bits(!lacks))
+/// Which device makes the keys of regions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keys {
+    /// This one.
+    Own,
+    /// One that has registered the same memory.
+    OfAnother,
+}
+
+impl Keys {
+    /// The rights that come with a key, as far as its owner says the truth. `None` if no device made it. Of another device's
+    /// key, only the target knows.
+    pub(super) fn rights(self, rkey: u64) -> Option<Access> {
+        let lacks = match self {
+            Self::Own => (rkey >> RIGHTS_AT) as u8,
+            Self::OfAnother => 0,
+        };
+        let is_known = lacks <= Access::ALL.bits();
+        is_known.then(|| Access::from_bits(!lacks))
+    }
 }
 
 impl Regions {
@@ -96,6 +111,12 @@ impl Regions {
         }
     }
 
+    fn next_key(&self, access: Access) -> u64 {
+        let lacks = Access::ALL.without(access).bits();
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        u64::from(lacks) << RIGHTS_AT | number
+    }
+
     /// # Safety
     /// Until the region is dropped, peers may access the memory, unless it is unmapped: the caller has no reference to it that
     /// forbids that. `memory` holds it, or the caller keeps it.
@@ -104,11 +125,9 @@ impl Regions {
         base: *mut u8,
         len: usize,
         access: Access,
+        rkey: u64,
         memory: Option<MmapRaw>,
     ) -> Region {
-        let lacks = Access::ALL.without(access).bits();
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let rkey = u64::from(lacks) << RIGHTS_AT | number;
         let remote = RemoteRegion {
             address: base.addr() as u64,
             len: len as u64,
@@ -142,8 +161,9 @@ impl Regions {
         let memory = MmapRaw::from(memory.map_err(error)?);
         let start = memory.as_mut_ptr();
         let base = start.wrapping_add(start.align_offset(align.max(1)));
+        let (access, rkey) = (Access::ALL, self.next_key(Access::ALL));
         // SAFETY: the mapping goes into the region; nobody has a reference to it.
-        Ok(unsafe { self.show(base, len, Access::ALL, Some(memory)) })
+        Ok(unsafe { self.show(base, len, access, rkey, Some(memory)) })
     }
 
     /// Shows memory of the caller's.
@@ -158,7 +178,24 @@ impl Regions {
     ) -> Result<Region> {
         let access = vma::allowed(base.addr(), len, access)?;
         // SAFETY: the caller's promise.
-        Ok(unsafe { self.show(base, len, access, None) })
+        Ok(unsafe { self.show(base, len, access, self.next_key(access), None) })
+    }
+
+    /// Shows memory of the caller's that another device has registered, under that device's key, which no region of this table
+    /// has.
+    ///
+    /// # Safety
+    /// As for [`crate::Device::register`].
+    pub(super) unsafe fn register_as(
+        self: &Arc<Self>,
+        base: *mut u8,
+        len: usize,
+        access: Access,
+        rkey: u64,
+    ) -> Result<Region> {
+        let access = vma::allowed(base.addr(), len, access)?;
+        // SAFETY: the caller's promise.
+        Ok(unsafe { self.show(base, len, access, rkey, None) })
     }
 }
 

@@ -190,7 +190,7 @@ fn a_long_transfer_leaves_others_their_turn() {
 }
 
 fn open(secret: u8) -> TcpDevice {
-    TcpDevice::open("lo", JobSecret([secret; 32])).unwrap()
+    TcpDevice::open("lo", JobSecret([secret; 32]), Keys::Own).unwrap()
 }
 
 #[test]

@@ -31,8 +31,8 @@ pub(super) fn more_memory_than_there_is(setup: &Setup) {
 
 pub(super) fn addresses_that_are_none(setup: &Setup) {
     let peers = setup.peers(true);
-    assert!((1..=384).contains(&peers.target.address().len()));
-    for wrong in [&b""[..], b"no address", &[255; 384]] {
+    assert!((1..=640).contains(&peers.target.address().len()));
+    for wrong in [&b""[..], b"no address", &[255; 640]] {
         let connected = peers.target.connect(wrong).is_ok();
         assert!(!connected, "{wrong:?} is taken for an address");
     }

@@ -14,7 +14,18 @@ pub use peers::{
     memory, peers, read, update_each, write,
 };
 
-use crate::Registry;
+use std::sync::Arc;
+
+use crate::agent_atomics::WithAgentAtomics;
+use crate::{Device, JobSecret, Registry, Result};
+
+/// A device that writes and reads by this one, and whose atomics are carried out by a thread of the target, over TCP.
+///
+/// # Errors
+/// There is no network interface, or the system refuses.
+pub fn with_agent_atomics(device: Arc<dyn Device>, secret: JobSecret) -> Result<Arc<dyn Device>> {
+    Ok(Arc::new(WithAgentAtomics::new(device, secret)?))
+}
 
 /// What a case runs over.
 #[derive(Clone, Copy)]
@@ -72,7 +83,7 @@ pub fn over(
 }
 
 /// What a test does that runs a case: it ends well unless the case panics.
-pub fn outcome<E>(run: impl FnOnce()) -> impl FnOnce() -> Result<(), E> {
+pub fn outcome<E>(run: impl FnOnce()) -> impl FnOnce() -> std::result::Result<(), E> {
     move || {
         run();
         Ok(())

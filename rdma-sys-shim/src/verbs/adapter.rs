@@ -21,6 +21,8 @@ pub(super) struct Adapter {
     pub(super) own: OwnPort,
     pub(super) regions: Arc<Regions>,
     pub(super) rings: Arc<Rings>,
+    /// Drivers of devices without atomics may refuse to grant any.
+    pub(super) has_atomics: bool,
     pub(super) settings: Settings,
     pub(super) trouble: Arc<Trouble>,
     /// Whether a fence puts a request behind reads. soft-RoCE of Linux 6.1 forgets some that carry one: those that
@@ -65,14 +67,16 @@ impl Adapter {
             qos: settings.qos,
         };
         let domain = ProtectionDomain::new(&context)?;
+        let has_atomics = context.has_atomics();
         let access = ibverbs_sys::ibv_access_flags::IBV_ACCESS_LOCAL_WRITE;
         Ok(Self {
             nowhere: Pinned::new(&domain, WORD, access)?,
-            regions: Regions::new(&domain),
+            regions: Regions::new(&domain, has_atomics),
             domain,
             port,
             own,
             rings: Arc::default(),
+            has_atomics,
             settings,
             trouble: Arc::default(),
             has_fences: !choice.emulated,

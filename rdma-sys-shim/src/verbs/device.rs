@@ -24,6 +24,7 @@ use crate::{Access, AtomicDomain, Capabilities, Device, Endpoint, Error, Region,
 pub(crate) struct VerbsDevice {
     name: String,
     capabilities: Capabilities,
+    has_atomics: bool,
     adapter: Arc<Adapter>,
     endpoints: Endpoints,
     // Dropped, and its thread joined, before the queue pairs go.
@@ -45,15 +46,12 @@ impl Endpoints {
 }
 
 impl VerbsDevice {
-    /// Opens a device's port.
-    pub(crate) fn open(choice: Choice, secret: JobSecret) -> Result<Self> {
+    /// Opens a device's port. `data_only`: its atomics are not used.
+    pub(crate) fn open(choice: Choice, secret: JobSecret, data_only: bool) -> Result<Self> {
         let settings = Settings::from_env()?;
         let adapter = Adapter::open(&choice, settings)?;
-        let Some(domain) = atomic_scope(&adapter.context) else {
-            return Err(Error::NoAtomics {
-                device: choice.device,
-            });
-        };
+        let scope = atomic_scope(&adapter.context).filter(|_| !data_only);
+        let domain = scope.unwrap_or(AtomicDomain::Device);
         let capabilities = rdma::capabilities(domain, adapter.port.max_message.into());
         let adapter = Arc::new(adapter);
         let endpoints = Endpoints::default();
@@ -69,11 +67,15 @@ impl VerbsDevice {
         let mut device = Self {
             name: choice.device,
             capabilities,
+            has_atomics: scope.is_some(),
             adapter,
             endpoints,
             connector,
         };
         let to_self = device.connect_to(device.own())?;
+        if !device.has_atomics {
+            return Ok(device);
+        }
         self_test::atomics(&device, &to_self)?;
         if domain == AtomicDomain::Global
             && !self_test::adds_beside_the_processor(&device, &to_self)?
@@ -85,6 +87,11 @@ impl VerbsDevice {
             device.capabilities.atomic_domain = AtomicDomain::Device;
         }
         Ok(device)
+    }
+
+    /// Whether its atomics are used. Else it is for writes and reads only.
+    pub(crate) fn has_atomics(&self) -> bool {
+        self.has_atomics
     }
 
     fn own(&self) -> &Address {

@@ -101,6 +101,7 @@ pub(super) fn rights(key: u64) -> Option<Access> {
 /// without being registered again.
 pub(super) struct Regions {
     domain: Arc<ProtectionDomain>,
+    has_atomics: bool,
     /// By first byte and a number that tells regions of the same memory apart.
     by_place: RwLock<BTreeMap<(usize, u64), Entry>>,
     next: AtomicU64,
@@ -117,9 +118,10 @@ struct Entry {
 const LOOKED_AT: usize = 4;
 
 impl Regions {
-    pub(super) fn new(domain: &Arc<ProtectionDomain>) -> Arc<Self> {
+    pub(super) fn new(domain: &Arc<ProtectionDomain>, has_atomics: bool) -> Arc<Self> {
         Arc::new(Self {
             domain: domain.clone(),
+            has_atomics,
             by_place: RwLock::default(),
             next: AtomicU64::new(0),
         })
@@ -255,13 +257,18 @@ impl Regions {
         if len == 0 {
             return Ok(Region::new(base, remote, memory));
         }
+        let granted = match self.has_atomics {
+            true => access,
+            false => access.without(Access::ATOMIC),
+        };
         // SAFETY: the caller's promise.
-        let region = Arc::new(unsafe { register(&self.domain, base, len, flags(access))? });
+        let registered = unsafe { register(&self.domain, base, len, flags(granted)) };
+        let region = Arc::new(registered?);
         remote.rkey = key(region.rkey(), access);
         let entry = Entry {
             len,
             region: region.clone(),
-            writable: access.allows(Access::WRITE) || access.allows(Access::ATOMIC),
+            writable: granted.allows(Access::WRITE) || granted.allows(Access::ATOMIC),
         };
         let owner = Listed {
             place: self.insert(base.addr(), entry),

@@ -252,7 +252,7 @@ fn peers_with_other_options_and_addresses_that_are_none() {
         panic!("connected");
     };
     assert!(error.to_string().contains("TRANSOM_DEVICE"), "{error}");
-    for wrong in [&b""[..], b"no address", &[255; 384]] {
+    for wrong in [&b""[..], b"no address", &[255; 640]] {
         let refused = ours.connect(wrong);
         assert!(matches!(refused, Err(Error::BadAddress { .. })));
     }

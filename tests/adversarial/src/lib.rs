@@ -27,6 +27,7 @@ use options::{AdversarialOptions, DEVICE};
 use queue::{Progress, Queue};
 use random::Random;
 use rdma_sys_shim::memory::set_store_hooks;
+use rdma_sys_shim::testkit;
 use rdma_sys_shim::{
     Access, Capabilities, Device, DeviceInfo, Endpoint, Error, Mapping, Provider, Region, Registry,
     Result, Surroundings,
@@ -50,7 +51,12 @@ impl Provider for Adversarial {
 
     fn open(&self, spec: &str, around: &Surroundings) -> Result<Arc<dyn Device>> {
         let options = AdversarialOptions::parse(rdma_sys_shim::options(spec, DEVICE))?;
-        Ok(Arc::new(AdversarialDevice::open(options, around)?))
+        let agent_atomics = options.agent_atomics;
+        let device = Arc::new(AdversarialDevice::open(options, around)?);
+        match agent_atomics {
+            true => testkit::with_agent_atomics(device, around.secret),
+            false => Ok(device),
+        }
     }
 }
 

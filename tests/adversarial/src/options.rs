@@ -37,6 +37,8 @@ pub(crate) struct AdversarialOptions {
     pub(crate) cross_memory: bool,
     /// Whose the atomics are that it says it has; those of the processor they are in truth.
     pub(crate) atomics: AtomicDomain,
+    /// It writes and reads only: a thread of the target carries out atomics and stores, over TCP.
+    pub(crate) agent_atomics: bool,
     /// One in so many operations fails.
     pub(crate) fail_rate: Option<u64>,
     /// What happens to the operation of this number, counted over the endpoints of the process.
@@ -44,7 +46,7 @@ pub(crate) struct AdversarialOptions {
 }
 
 const KNOWN: &str = "seed=N, delay=MICROSECONDS, order=rc|loose, cma=on|off, \
-                     atomics=device|global, fail=ONE_IN_N, \
+                     atomics=device|global|agent, fail=ONE_IN_N, \
                      fail_after=N, break_after=N, stop_after=N";
 
 impl AdversarialOptions {
@@ -56,6 +58,7 @@ impl AdversarialOptions {
             order: Order::Rc,
             cross_memory: true,
             atomics: AtomicDomain::Device,
+            agent_atomics: false,
             fail_rate: None,
             fault: None,
         };
@@ -94,9 +97,10 @@ impl AdversarialOptions {
                 }
             }
             "atomics" => {
-                self.atomics = match value {
-                    "device" => AtomicDomain::Device,
-                    "global" => AtomicDomain::Global,
+                (self.atomics, self.agent_atomics) = match value {
+                    "device" => (AtomicDomain::Device, false),
+                    "global" => (AtomicDomain::Global, false),
+                    "agent" => (AtomicDomain::Device, true),
                     _ => return None,
                 }
             }
@@ -125,11 +129,14 @@ mod tests {
             order: Order::Loose,
             cross_memory: false,
             atomics: AtomicDomain::Global,
+            agent_atomics: false,
             fail_rate: Some(9),
             fault: Some((Fault::Connection, 3)),
         };
         assert_eq!(options.unwrap(), wanted);
         assert_eq!(AdversarialOptions::parse("").unwrap().seed, None);
+        let agent = |text| AdversarialOptions::parse(text).unwrap().agent_atomics;
+        assert!(agent("atomics=agent") && !agent("atomics=device"));
     }
 
     #[test]

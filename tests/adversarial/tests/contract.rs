@@ -5,11 +5,12 @@ use rdma_sys_shim::Registry;
 use rdma_sys_shim::testkit;
 use transom_adversarial::Adversarial;
 
-const SPECS: [&str; 4] = [
+const SPECS: [&str; 5] = [
     "soft:adversarial,seed=1,delay=100",
     "soft:adversarial,seed=2,delay=100,order=loose",
     "soft:adversarial,seed=3,delay=100,cma=off",
     "soft:adversarial,seed=4,delay=100,atomics=global",
+    "soft:adversarial,seed=5,delay=100,atomics=agent",
 ];
 
 fn main() {

@@ -31,7 +31,7 @@ fn choice() -> Choice {
 }
 
 fn open() -> VerbsDevice {
-    VerbsDevice::open(choice(), JobSecret::default()).unwrap()
+    VerbsDevice::open(choice(), JobSecret::default(), false).unwrap()
 }
 
 impl Two {
@@ -280,7 +280,7 @@ fn ports_meet_over_the_family_that_both_have() {
     };
     let [first, second] = [both.gid.clone(), Some(second_gid)].map(with);
     let [both, first, second] =
-        [both, first, second].map(|it| VerbsDevice::open(it, JobSecret::default()).unwrap());
+        [both, first, second].map(|it| VerbsDevice::open(it, JobSecret::default(), false).unwrap());
     for (origin, target) in [(&second, &both), (&both, &first)] {
         let there = target.allocate(8, 8).unwrap();
         // Which side begins, or both, makes no difference to the way.

@@ -76,7 +76,11 @@ impl VerbsEndpoint {
         let completions = CompletionQueue::new(&adapter.context, entries)
             .map_err(|error| adapter.settings.blame(error))?;
         let pair = queue_pair(adapter, &completions)?;
-        pair.prepare(adapter.own.number, adapter.own.partition)?;
+        pair.prepare(
+            adapter.own.number,
+            adapter.own.partition,
+            adapter.has_atomics,
+        )?;
         adapter.trouble.forget(pair.number());
         let queue = SendQueue::new(Line::new(pair, completions, adapter));
         Ok(Self {

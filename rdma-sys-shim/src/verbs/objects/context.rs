@@ -89,6 +89,11 @@ impl Context {
         &self.attributes
     }
 
+    /// Whether it has atomics, whomever they are atomic to.
+    pub(crate) fn has_atomics(&self) -> bool {
+        self.attributes.atomic_cap != ffi::IBV_ATOMIC_NONE
+    }
+
     /// Which atomics the device has the bus carry out, so that they are atomic to the processor's. None where it
     /// does not say.
     pub(crate) fn pci_atomics(&self) -> ffi::ibv_pci_atomic_caps {

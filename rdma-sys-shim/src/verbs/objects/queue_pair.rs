@@ -174,11 +174,12 @@ impl QueuePair {
     }
 
     /// Prepares a reliable connection: its peer may access this process's registered memory.
-    pub(crate) fn prepare(&self, port: u8, partition: u16) -> Result<()> {
+    pub(crate) fn prepare(&self, port: u8, partition: u16, atomics: bool) -> Result<()> {
         use ffi::{ibv_access_flags as Access, ibv_qp_attr_mask as Mask};
-        let access = Access::IBV_ACCESS_REMOTE_READ
-            | Access::IBV_ACCESS_REMOTE_WRITE
-            | Access::IBV_ACCESS_REMOTE_ATOMIC;
+        let mut access = Access::IBV_ACCESS_REMOTE_READ | Access::IBV_ACCESS_REMOTE_WRITE;
+        if atomics {
+            access |= Access::IBV_ACCESS_REMOTE_ATOMIC;
+        }
         let mut attributes = ffi::ibv_qp_attr {
             qp_state: ffi::ibv_qp_state::IBV_QPS_INIT,
             pkey_index: partition,

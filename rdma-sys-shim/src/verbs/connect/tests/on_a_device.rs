@@ -53,7 +53,7 @@ impl Queues for Ends {
             elements: 1,
         };
         let pair = QueuePair::new(domain, &queue, limits)?;
-        pair.prepare(port.number, 0)?;
+        pair.prepare(port.number, 0, true)?;
         let mut word = Box::new(0);
         let access = ffi::ibv_access_flags::IBV_ACCESS_LOCAL_WRITE
             | ffi::ibv_access_flags::IBV_ACCESS_REMOTE_WRITE;

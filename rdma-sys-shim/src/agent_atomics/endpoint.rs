@@ -1,0 +1,349 @@
+//! A connection by two devices.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::order::{Order, Which};
+use crate::device::batch::{Batch, BatchError, Blocks};
+use crate::{
+    Endpoint, LIVENESS_INTERVAL, Liveness, Mapping, RemoteAddress, RemoteRegion, Result, Ticket,
+    Update, Via, Width,
+};
+
+/// A wait spins so often, gives the processor to others for so long, and then sleeps for so long at a time.
+const SPINS: u32 = 64;
+const YIELDING: Duration = Duration::from_millis(1);
+const SLEEP: Duration = Duration::from_micros(50);
+
+pub(super) struct AgentAtomicsEndpoint {
+    data: Arc<dyn Endpoint>,
+    atomics: Arc<dyn Endpoint>,
+    /// Held while something is posted, so that operations of one device are complete before the other gets any.
+    posting: Mutex<()>,
+    order: Mutex<Order>,
+    /// What trailing reads read, and where to.
+    trailing: RemoteAddress,
+    unused: Unused,
+}
+
+/// Eight bytes that trailing reads write, and that nobody looks at.
+struct Unused(*mut u64);
+
+// SAFETY: the pointer is only given to trailing reads, of which one at a time is under way.
+unsafe impl Send for Unused {}
+// SAFETY: as above.
+unsafe impl Sync for Unused {}
+
+impl AgentAtomicsEndpoint {
+    pub(super) fn new(
+        data: Arc<dyn Endpoint>,
+        atomics: Arc<dyn Endpoint>,
+        trailing: RemoteAddress,
+    ) -> Self {
+        Self {
+            data,
+            atomics,
+            posting: Mutex::new(()),
+            order: Mutex::default(),
+            trailing,
+            unused: Unused(Box::into_raw(Box::new(0))),
+        }
+    }
+
+    fn order(&self) -> MutexGuard<'_, Order> {
+        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn device(&self, which: Which) -> &dyn Endpoint {
+        match which {
+            Which::Data => &*self.data,
+            Which::Atomics => &*self.atomics,
+        }
+    }
+
+    /// Returns once nothing is under way on the other device. Nobody else posts until the guard is dropped.
+    fn turn_to(&self, which: Which) -> Result<MutexGuard<'_, ()>> {
+        let posting = self.posting.lock().unwrap_or_else(PoisonError::into_inner);
+        let (present, last) = {
+            let order = self.order();
+            (order.which(), order.last())
+        };
+        if present != which {
+            self.wait(last)?;
+            self.order().turn_to(which);
+        }
+        Ok(posting)
+    }
+
+    /// Posts an operation to a device. `writes`: it is a write.
+    fn post(
+        &self,
+        which: Which,
+        writes: bool,
+        post: impl FnOnce(&dyn Endpoint) -> Result<Ticket>,
+    ) -> Result<Ticket> {
+        let _posting = self.turn_to(which)?;
+        let ticket = post(self.device(which))?;
+        Ok(self.order().has_posted(ticket, writes))
+    }
+
+    fn post_batch(
+        &self,
+        which: Which,
+        writes: bool,
+        post: impl FnOnce(&dyn Endpoint) -> std::result::Result<Ticket, BatchError>,
+    ) -> std::result::Result<Ticket, BatchError> {
+        let _posting = self.turn_to(which)?;
+        let posted = post(self.device(which));
+        let mut order = self.order();
+        posted
+            .map(|ticket| order.has_posted(ticket, writes))
+            .map_err(|failed| BatchError {
+                posted: order.has_posted(failed.posted, writes),
+                error: failed.error,
+            })
+    }
+
+    /// As [`Endpoint::completed`], of data. A complete write is in the peer's device, and in its memory once a read behind it is
+    /// complete.
+    fn data_completed(&self, order: &mut Order, ticket: Ticket) -> Result<bool> {
+        loop {
+            if let Some(read) = order.trailing_read() {
+                if !self.data.completed(read.ticket)? {
+                    return Ok(false);
+                }
+                order.trailing_read_is_complete();
+            }
+            if order.is_complete(ticket) {
+                return Ok(true);
+            }
+            if !order.needs_trailing_read(ticket) {
+                return self.data.completed(order.of_device(ticket));
+            }
+            let (to, len) = (self.unused.0.cast(), size_of::<u64>());
+            // SAFETY: no other trailing read is under way, and `drop` gives the bytes back only where none is.
+            let posted = unsafe { self.data.read(to, len, self.trailing)? };
+            order.has_posted_trailing_read(posted);
+        }
+    }
+
+    /// Waits for an operation.
+    fn wait(&self, ticket: Ticket) -> Result<()> {
+        let mut spins = 0;
+        let mut times = None;
+        while !self.completed(ticket)? {
+            spins += 1;
+            if spins < SPINS {
+                std::hint::spin_loop();
+                continue;
+            }
+            let now = Instant::now();
+            let (begun, checked) = times.get_or_insert((now, now));
+            if now.duration_since(*checked) >= LIVENESS_INTERVAL {
+                *checked = now;
+                self.intact()?;
+            }
+            match now.duration_since(*begun) < YIELDING {
+                true => thread::yield_now(),
+                false => thread::sleep(SLEEP),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether all that was posted is complete, or has failed, or is for a peer that is not there.
+    pub(super) fn is_drained(&self) -> bool {
+        let last = self.order().last();
+        self.completed(last).unwrap_or(true) || self.liveness() != Liveness::Alive
+    }
+
+    /// Waits for [`Self::is_drained`]. False if it takes until after `end`.
+    pub(super) fn drain(&self, end: Instant) -> bool {
+        while !self.is_drained() && self.intact().is_ok() {
+            if Instant::now() > end {
+                return false;
+            }
+            thread::sleep(SLEEP);
+        }
+        true
+    }
+}
+
+impl Drop for AgentAtomicsEndpoint {
+    fn drop(&mut self) {
+        let order = self.order.get_mut();
+        let order = order.unwrap_or_else(PoisonError::into_inner);
+        // A trailing read that is under way may still write its bytes: they are leaked then.
+        if order.trailing_read().is_none() {
+            // SAFETY: `new` took it out of a box, and nobody uses it any more.
+            drop(unsafe { Box::from_raw(self.unused.0) });
+        }
+    }
+}
+
+impl Endpoint for AgentAtomicsEndpoint {
+    unsafe fn write(&self, from: *const u8, len: usize, to: RemoteAddress) -> Result<Ticket> {
+        // SAFETY: the caller's promise.
+        self.post(Which::Data, true, |data| unsafe {
+            data.write(from, len, to)
+        })
+    }
+
+    unsafe fn read(&self, to: *mut u8, len: usize, from: RemoteAddress) -> Result<Ticket> {
+        // SAFETY: the caller's promise.
+        self.post(Which::Data, false, |data| unsafe {
+            data.read(to, len, from)
+        })
+    }
+
+    unsafe fn write_batch(&self, batch: &Batch<'_>) -> std::result::Result<Ticket, BatchError> {
+        // SAFETY: the caller's promise.
+        self.post_batch(Which::Data, true, |data| unsafe { data.write_batch(batch) })
+    }
+
+    unsafe fn read_batch(&self, batch: &Batch<'_>) -> std::result::Result<Ticket, BatchError> {
+        // SAFETY: the caller's promise.
+        self.post_batch(Which::Data, false, |data| unsafe { data.read_batch(batch) })
+    }
+
+    unsafe fn write_blocks(&self, blocks: Blocks) -> std::result::Result<Ticket, BatchError> {
+        // SAFETY: the caller's promise.
+        self.post_batch(Which::Data, true, |data| unsafe {
+            data.write_blocks(blocks)
+        })
+    }
+
+    unsafe fn read_blocks(&self, blocks: Blocks) -> std::result::Result<Ticket, BatchError> {
+        // SAFETY: the caller's promise.
+        self.post_batch(Which::Data, false, |data| unsafe {
+            data.read_blocks(blocks)
+        })
+    }
+
+    unsafe fn fetch_add(
+        &self,
+        at: RemoteAddress,
+        width: Width,
+        add: u64,
+        old: *mut u64,
+    ) -> Result<Ticket> {
+        // SAFETY: the caller's promise.
+        self.post(Which::Atomics, false, |atomics| unsafe {
+            atomics.fetch_add(at, width, add, old)
+        })
+    }
+
+    unsafe fn compare_swap(
+        &self,
+        at: RemoteAddress,
+        width: Width,
+        expect: u64,
+        new: u64,
+        old: *mut u64,
+    ) -> Result<Ticket> {
+        // SAFETY: the caller's promise.
+        self.post(Which::Atomics, false, |atomics| unsafe {
+            atomics.compare_swap(at, width, expect, new, old)
+        })
+    }
+
+    unsafe fn update_each(
+        &self,
+        at: RemoteAddress,
+        width: Width,
+        update: Update,
+        values: *const u8,
+        count: usize,
+    ) -> Result<Ticket> {
+        // A region of no bytes is unknown to the agent.
+        if count == 0 {
+            return Ok(Ticket::DONE);
+        }
+        // SAFETY: the caller's promise.
+        self.post(Which::Atomics, false, |atomics| unsafe {
+            atomics.update_each(at, width, update, values, count)
+        })
+    }
+
+    unsafe fn update_batch(
+        &self,
+        width: Width,
+        update: Update,
+        batch: &Batch<'_>,
+    ) -> std::result::Result<Ticket, BatchError> {
+        // SAFETY: the caller's promise.
+        self.post_batch(Which::Atomics, false, |atomics| unsafe {
+            atomics.update_batch(width, update, batch)
+        })
+    }
+
+    fn store(&self, at: RemoteAddress, old: u64, new: u64) -> Result<Ticket> {
+        self.post(Which::Atomics, false, |atomics| atomics.store(at, old, new))
+    }
+
+    fn released(&self, ticket: Ticket) -> Result<bool> {
+        let (which, of_device) = {
+            let order = self.order();
+            if order.is_complete(ticket) {
+                return Ok(true);
+            }
+            (order.which(), order.of_device(ticket))
+        };
+        // By now the other device may be the present one. Then this operation is complete.
+        self.device(which).released(of_device)
+    }
+
+    fn completed(&self, ticket: Ticket) -> Result<bool> {
+        let mut order = self.order();
+        if order.is_complete(ticket) {
+            return Ok(true);
+        }
+        let is_complete = match order.which() {
+            Which::Data => self.data_completed(&mut order, ticket)?,
+            Which::Atomics => self.atomics.completed(order.of_device(ticket))?,
+        };
+        if is_complete {
+            order.becomes_complete(ticket);
+        }
+        Ok(is_complete)
+    }
+
+    fn intact(&self) -> Result<()> {
+        self.data.intact()?;
+        self.atomics.intact()
+    }
+
+    fn host(&self) -> Option<Arc<str>> {
+        self.atomics.host()
+    }
+
+    fn has_atomics(&self, region: &RemoteRegion) -> bool {
+        self.atomics.has_atomics(region)
+    }
+
+    fn via(&self, atomics: bool) -> Via {
+        match atomics {
+            true => self.atomics.via(true),
+            false => self.data.via(false),
+        }
+    }
+
+    fn map(&self, region: &RemoteRegion) -> Result<Option<Mapping>> {
+        self.data.map(region)
+    }
+
+    fn map_or_fail(&self, region: &RemoteRegion) -> Result<Option<Mapping>> {
+        self.data.map_or_fail(region)
+    }
+
+    /// A process that closes its device says so over both. It may be gone before the second one has heard of it.
+    fn liveness(&self) -> Liveness {
+        let both = [self.atomics.liveness(), self.data.liveness()];
+        let closed = both
+            .iter()
+            .find(|one| matches!(one, Liveness::Closed { .. }));
+        let missing = both.iter().find(|&&one| one != Liveness::Alive);
+        *closed.or(missing).unwrap_or(&Liveness::Alive)
+    }
+}

@@ -1,0 +1,159 @@
+//! Atomics by an agent, for devices that have none: a device is made of one that writes and reads, and of tcp, by which a thread
+//! of the target, the agent, carries out atomics and stores.
+//!
+//! Both have registered the same memory, under the keys of the first. The agent's instructions are the processor's, so the
+//! atomics are those of tcp. [`order`] says how the operations of both are those of one endpoint.
+//!
+//! Once a read is complete, all that was written before it over the same connection has to be in the target's memory, where its
+//! processor sees it. Queue pairs keep that: docs/protocols.md has the reasons.
+
+mod address;
+mod endpoint;
+mod order;
+mod setting;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use address::AgentAtomicsAddress;
+use endpoint::AgentAtomicsEndpoint;
+pub(crate) use setting::AtomicsSetting;
+
+use crate::provider::JobSecret;
+use crate::tcp::{self, TcpDevice};
+use crate::{Access, Capabilities, Device, Endpoint, Mapping, Region, Result, Usage};
+
+/// For how long a device that is closed waits for what was posted: as long as tcp takes to find that a host is gone, and more.
+const DRAIN: Duration = Duration::from_secs(10);
+
+pub(crate) struct WithAgentAtomics {
+    data: Arc<dyn Device>,
+    atomics: TcpDevice,
+    capabilities: Capabilities,
+    /// What peers' trailing reads read.
+    trailing: Region,
+    endpoints: Mutex<Vec<Weak<AgentAtomicsEndpoint>>>,
+}
+
+/// What a device with these capabilities can do together with tcp.
+pub(crate) fn capabilities(data: &Capabilities) -> Capabilities {
+    Capabilities {
+        atomic_domain: tcp::CAPABILITIES.atomic_domain,
+        narrow_atomics: tcp::CAPABILITIES.narrow_atomics,
+        target_thread: tcp::CAPABILITIES.target_thread,
+        ..data.clone()
+    }
+}
+
+impl WithAgentAtomics {
+    pub(crate) fn new(data: Arc<dyn Device>, secret: JobSecret) -> Result<Self> {
+        Ok(Self {
+            atomics: TcpDevice::beside_another(secret)?,
+            capabilities: capabilities(data.capabilities()),
+            trailing: data.allocate(size_of::<u64>(), align_of::<u64>())?,
+            data,
+            endpoints: Mutex::default(),
+        })
+    }
+
+    fn endpoints(&self) -> MutexGuard<'_, Vec<Weak<AgentAtomicsEndpoint>>> {
+        self.endpoints
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Shows memory that the other device has registered to the agent's peers, too.
+    ///
+    /// # Safety
+    /// As for [`Device::register`]; `registered` keeps the memory if the device allocated it.
+    unsafe fn show(&self, registered: Region, access: Access) -> Result<Region> {
+        let (base, len, remote) = (registered.base(), registered.len(), registered.remote());
+        // There are no words in no bytes, and no key is sure to be its own.
+        if len == 0 {
+            return Ok(registered);
+        }
+        // SAFETY: the caller's promise.
+        let shown = unsafe { self.atomics.register_as(base, len, access, remote.rkey)? };
+        // The key is the agent's for no longer than it is the device's: what comes first is dropped first.
+        Ok(Region::new(base, remote, (shown, registered)))
+    }
+}
+
+impl Device for WithAgentAtomics {
+    fn name(&self) -> &str {
+        self.data.name()
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        let requests = self.atomics.usage().map_or(0, |usage| usage.requests);
+        self.data.usage().map(|usage| Usage {
+            requests: usage.requests + requests,
+            ..usage
+        })
+    }
+
+    fn addresses(&self) -> Option<String> {
+        self.atomics.addresses()
+    }
+
+    fn address(&self) -> Vec<u8> {
+        AgentAtomicsAddress {
+            trailing: self.trailing.remote().at(0),
+            data: self.data.address(),
+            atomics: self.atomics.address(),
+        }
+        .encode()
+    }
+
+    fn connect(&self, address: &[u8]) -> Result<Arc<dyn Endpoint>> {
+        let address = AgentAtomicsAddress::decode(address)?;
+        let data = self.data.connect(&address.data)?;
+        let atomics = self.atomics.connect(&address.atomics)?;
+        let endpoint = Arc::new(AgentAtomicsEndpoint::new(data, atomics, address.trailing));
+        let mut endpoints = self.endpoints();
+        endpoints.retain(|endpoint| endpoint.strong_count() > 0);
+        endpoints.push(Arc::downgrade(&endpoint));
+        Ok(endpoint)
+    }
+
+    fn allocate(&self, len: usize, align: usize) -> Result<Region> {
+        let allocated = self.data.allocate(len, align)?;
+        // SAFETY: the memory is the region's, and nobody has a reference to it.
+        unsafe { self.show(allocated, Access::ALL) }
+    }
+
+    unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<Region> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let registered = self.data.register(base, len, access)?;
+            self.show(registered, access)
+        }
+    }
+
+    fn accompany(&self, mapping: Mapping) -> Mapping {
+        self.data.accompany(mapping)
+    }
+
+    /// Either device tells peers that this process leaves, who take it that nothing is under way over the other one.
+    fn close(&self) {
+        let endpoints: Vec<_> = self.endpoints().iter().filter_map(Weak::upgrade).collect();
+        // All are asked before one is waited for, so that many that are gone take no longer.
+        for endpoint in &endpoints {
+            endpoint.is_drained();
+        }
+        let end = Instant::now() + DRAIN;
+        for endpoint in &endpoints {
+            if !endpoint.drain(end) {
+                tracing::warn!("operations are still under way while the device is closed");
+            }
+        }
+        self.data.close();
+        self.atomics.close();
+    }
+}

@@ -1,0 +1,57 @@
+//! Who carries out the atomics of RDMA devices, as the environment says.
+
+use crate::{Error, Result};
+
+const VARIABLE: &str = "TRANSOM_RDMA_ATOMICS";
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum AtomicsSetting {
+    /// The device where all ranks' devices have atomics, else the agent.
+    #[default]
+    Automatic,
+    /// The device. One without atomics is refused.
+    Device,
+    /// The agent.
+    Agent,
+}
+
+impl AtomicsSetting {
+    pub(crate) fn from_env() -> Result<Self> {
+        Self::parse(std::env::var_os(VARIABLE).map(|value| value.to_string_lossy().into_owned()))
+    }
+
+    fn parse(value: Option<String>) -> Result<Self> {
+        match value.as_deref().unwrap_or_default() {
+            "" => Ok(Self::Automatic),
+            "device" => Ok(Self::Device),
+            "agent" => Ok(Self::Agent),
+            value => Err(Error::BadWord {
+                name: VARIABLE,
+                value: value.to_owned(),
+                known: "device, agent",
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_it_can_be_is_said_where_it_is_something_else() {
+        let parse = |text: &str| AtomicsSetting::parse(Some(text.to_owned()));
+        assert_eq!(
+            AtomicsSetting::parse(None).unwrap(),
+            AtomicsSetting::Automatic
+        );
+        assert_eq!(parse("").unwrap(), AtomicsSetting::Automatic);
+        assert_eq!(parse("device").unwrap(), AtomicsSetting::Device);
+        assert_eq!(parse("agent").unwrap(), AtomicsSetting::Agent);
+        let message = parse("nic").unwrap_err().to_string();
+        assert_eq!(
+            message,
+            "TRANSOM_RDMA_ATOMICS=\"nic\" is none of: device, agent"
+        );
+    }
+}
