@@ -51,7 +51,7 @@ mod window_misuse;
 
 use libtest_mimic::Trial;
 use transom_testing::devices::{
-    devices, has_processor_atomics, is_adversarial, is_soft, maps_memory,
+    agent_atomics, devices, has_processor_atomics, is_adversarial, is_soft, maps_memory,
 };
 use transom_testing::environment;
 use transom_testing::suite::Suite;
@@ -147,6 +147,13 @@ fn main() {
         for trial in faults::trials(device) {
             suite.push(device, trial);
         }
+    }
+    if environment::devices().is_none() {
+        let device = agent_atomics();
+        let cases = cases(device);
+        let some = ["lock/", "notify/", "atomics/"];
+        let trials = together::trials_of(device, &cases, &some);
+        trials.into_iter().for_each(|trial| suite.always(trial));
     }
     suite.run()
 }

@@ -4,7 +4,7 @@ use std::thread;
 
 use transom::raw::{Assert, AtomicDomain, PROC_NULL, Progress, Window};
 use transom::{ErrorClass, Info, Job, LockKind, Result};
-use transom_testing::devices::{has_processor_atomics, is_soft};
+use transom_testing::devices::{has_global_atomics, has_processor_atomics, is_soft};
 use transom_testing::environment;
 
 use crate::case::{Case, Failure, Outcome, cases, check, check_eq};
@@ -371,7 +371,7 @@ fn the_target_need_not_call_in(job: &Job) -> Outcome {
                 && environment::all_are_neighbours();
             let domain = match has_processor_atomics(&device) || shares_host {
                 true => AtomicDomain::Cpu,
-                false if device.contains("atomics=global") => AtomicDomain::Global,
+                false if has_global_atomics(&device) => AtomicDomain::Global,
                 false => AtomicDomain::Device,
             };
             check_eq!(window.atomic_domain(), domain, "{memory:?}");

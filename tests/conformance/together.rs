@@ -18,8 +18,13 @@ pub(crate) fn trials(device: &'static str, cases: &[Case]) -> Option<Vec<Trial>>
     let wanted = environment::together()?;
     let words: Vec<&str> = wanted.split_whitespace().collect();
     assert!(!words.is_empty(), "names of no cases to be run together");
+    Some(trials_of(device, cases, &words))
+}
+
+/// Those of the cases whose names begin with one of these words.
+pub(crate) fn trials_of(device: &'static str, cases: &[Case], words: &[&str]) -> Vec<Trial> {
     let by_topic = words.contains(&TOPICS);
-    for word in &words {
+    for word in words {
         let begins = |case: &Case| case.name.starts_with(word);
         let known = [ALL, TOPICS].contains(word) || cases.iter().any(begins);
         assert!(known, "no case's name begins with {word:?}");
@@ -44,5 +49,5 @@ pub(crate) fn trials(device: &'static str, cases: &[Case]) -> Option<Vec<Trial>>
         let name = format!("{device}/together/{topic}{under}{ranks}_ranks");
         Trial::test(name, move || launch_together(&cases, ranks, device))
     };
-    Some(jobs.into_iter().map(trial).collect())
+    jobs.into_iter().map(trial).collect()
 }

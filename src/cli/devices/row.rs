@@ -17,6 +17,8 @@ pub(super) struct DeviceRow {
     pub(super) atomic_domain: Option<&'static str>,
     /// Bits of the words that atomics work on.
     pub(super) atomic_widths: Vec<u32>,
+    /// Whether a thread of the target carries the atomics of an RDMA device out.
+    pub(super) agent_atomics: bool,
     /// Bytes; `None` where transfers are not limited or the limit is not known.
     pub(super) max_message: Option<u64>,
     /// Whether it would be chosen among the RDMA devices, and why not.
@@ -137,6 +139,7 @@ impl From<DeviceInfo> for DeviceRow {
                 Some(_) => vec![64],
                 None => Vec::new(),
             },
+            agent_atomics: device.agent_atomics,
             max_message: capabilities
                 .map(|can| can.max_message)
                 .filter(|&bytes| bytes != u64::MAX),

@@ -53,10 +53,7 @@ fn choice(row: &DeviceRow) -> Option<String> {
 fn cells(row: &DeviceRow) -> [String; 5] {
     let (atomics, longest) = match row.atomic_domain {
         None => ("-".to_owned(), "-".to_owned()),
-        Some(domain) => (
-            atomics(domain, &row.atomic_widths),
-            longest(row.max_message),
-        ),
+        Some(domain) => (atomics(domain, row), longest(row.max_message)),
     };
     let mut state = row.state.clone();
     if row.named {
@@ -75,13 +72,15 @@ fn padded(cells: &[String; 5], widths: [usize; 5]) -> String {
     line
 }
 
-fn atomics(domain: &str, widths: &[u32]) -> String {
-    let widths: Vec<_> = widths.iter().map(u32::to_string).collect();
+fn atomics(domain: &str, row: &DeviceRow) -> String {
+    let widths: Vec<_> = row.atomic_widths.iter().map(u32::to_string).collect();
     let unit = match domain {
-        "global" => "device and cpu",
-        one => one,
+        _ if row.agent_atomics => "an agent over TCP",
+        "global" => "the device and cpu",
+        "cpu" => "the cpu",
+        _ => "the device",
     };
-    format!("{} bit, by the {unit}", widths.join("/"))
+    format!("{} bit, by {unit}", widths.join("/"))
 }
 
 fn longest(bytes: Option<u64>) -> String {

@@ -193,6 +193,35 @@ fn json_has_it_all() {
 }
 
 #[test]
+fn whose_atomics_a_device_has_is_shown() {
+    let mut devices = devices();
+    let tcp = REGISTRY
+        .list()
+        .into_iter()
+        .find(|info| info.joins_hosts && info.rdma.is_none());
+    devices[2].capabilities = tcp.and_then(|info| info.capabilities);
+    let shown = |devices: Vec<DeviceInfo>| {
+        let rows = rows(devices, None, &Seat::default()).0;
+        let json = json_lines(&rows).lines().last().unwrap().to_owned();
+        let parsed: Value = serde_json::from_str(&json).unwrap();
+        (table::format(&rows), parsed["agent_atomics"].clone())
+    };
+    let (text, agent) = shown(devices.clone());
+    assert!(
+        text.contains("8/16/32/64 bit, by the device and cpu"),
+        "{text}"
+    );
+    assert_eq!(agent, false);
+    devices[2].agent_atomics = true;
+    let (text, agent) = shown(devices);
+    assert!(
+        text.contains("8/16/32/64 bit, by an agent over TCP"),
+        "{text}"
+    );
+    assert_eq!(agent, true);
+}
+
+#[test]
 fn limits_are_shown_where_the_verbs_library_told_them() {
     let mut devices = devices();
     devices[2].state = State::Ready;

@@ -30,6 +30,12 @@ fn adversarial() -> &'static str {
     format!("soft:adversarial,seed={seed}").leak()
 }
 
+/// The same, where it writes and reads only, and an agent carries out atomics: for few cases, which what it has in common with
+/// others leaves.
+pub fn agent_atomics() -> &'static str {
+    format!("{},atomics=agent", adversarial()).leak()
+}
+
 /// Whether the device is soft in any form.
 pub fn is_soft(device: &str) -> bool {
     device == "soft" || device.starts_with("soft:")
@@ -53,6 +59,13 @@ pub fn is_adversarial(device: &str) -> bool {
 /// Whether the processors' atomics and the device's are atomic to each other.
 pub fn has_processor_atomics(device: &str) -> bool {
     is_soft(device) && !is_adversarial(device)
+}
+
+/// Whether elements may be changed by the processors where they are mapped, and by the device elsewhere.
+pub fn has_global_atomics(device: &str) -> bool {
+    ["atomics=global", "atomics=agent"]
+        .iter()
+        .any(|option| device.contains(option))
 }
 
 /// Whether ranks can load from and store to each other's memory.
