@@ -38,6 +38,21 @@ pub enum Error {
         /// The kernel's answer.
         source: Arc<io::Error>,
     },
+    /// A connection cannot be made, since its queues would be locked beyond this process's limit.
+    #[error(
+        "{call} failed: {source} (the queues of a connection lock about {} KiB, and the limit of locked memory is {} \
+         KiB; raise it with `ulimit -l`)", .needed / 1024, .limit / 1024
+    )]
+    LockedQueues {
+        /// The call, with its operands.
+        call: String,
+        /// What the queues of one connection lock, in bytes.
+        needed: u64,
+        /// The limit in bytes.
+        limit: u64,
+        /// The kernel's answer.
+        source: Arc<io::Error>,
+    },
     /// The kernel has an RDMA device that no driver of libibverbs serves.
     #[error(
         "RDMA device {device} has no driver in libibverbs (install the package ibverbs-providers)"
@@ -359,7 +374,8 @@ impl Error {
     #[must_use]
     pub fn is_out_of_memory(&self) -> bool {
         let codes = [Some(libc::ENOMEM), Some(libc::EFBIG)];
-        matches!(self, Self::LockedMemory { .. }) || codes.contains(&self.os_code())
+        matches!(self, Self::LockedMemory { .. } | Self::LockedQueues { .. })
+            || codes.contains(&self.os_code())
     }
 
     /// The process that is missing, and how, if that is why the operation failed.

@@ -15,7 +15,7 @@ mod sysfs;
 pub use choose::{Choice, alternatives, choose, selector, standings};
 pub use error::{SelectError, Subject};
 pub use gid::{Family, Gid, GidEntry, GidType};
-pub use limits::VerbsLimits;
+pub use limits::{SEND_QUEUE, VerbsLimits, queue_bytes};
 pub(crate) use limits::capabilities;
 pub use merit::{Seat, Standing};
 pub use model::{LinkLayer, Port, RdmaDevice};

@@ -5,6 +5,7 @@ use std::time::Duration;
 use ibverbs_sys::ibv_device_attr;
 
 use super::objects::Qos;
+use crate::rdma::SEND_QUEUE;
 use crate::{Error, Result};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +27,6 @@ pub(super) struct Settings {
 /// taken for dead on an emulated network.
 const TIMEOUT: u8 = 17;
 const RETRIES: u8 = 6;
-const SEND_QUEUE: u32 = 256;
 const LEAST_SEND_QUEUE: u32 = 64;
 const COPIED: u32 = 16 << 10;
 

@@ -1,12 +1,14 @@
 //! The limit of locked memory: registering memory with an RDMA device locks it.
 
+use rdma_sys_shim::rdma::{SEND_QUEUE, queue_bytes};
+
 use super::finding::{Finding, Level, bytes};
 use super::machine::Machine;
 
 const CHECK: &str = "locked memory";
 
-/// A rank does not start with less: it registers its control region of 4 MiB and the buffers for
-/// making connections, and an adapter's queues count as well.
+/// A rank does not start with less: it registers its control region of 4 MiB, and locks the queues of its connection
+/// to itself.
 const START: u64 = 6 << 20;
 /// With less, windows are soon refused: every window is registered, and so are the buffers of
 /// large transfers.
@@ -45,13 +47,24 @@ pub(super) fn check(machine: &Machine, missing: Level) -> Finding {
         START..COMFORT => (
             Level::Warning,
             format!(
-                "{said}; a rank starts, and larger windows on an RDMA device fail with \"cannot \
-                 allocate memory\""
+                "{said}; a rank starts with {}, and larger windows on an RDMA device fail with \"cannot allocate \
+                 memory\"",
+                peers(limit)
             ),
         ),
-        _ => return Finding::ok(CHECK, said),
+        _ => return Finding::ok(CHECK, format!("{said}: {}", peers(limit))),
     };
     Finding::bad(level, CHECK, found, Some(remedy(hard)))
+}
+
+/// To how many peers a rank can connect within the limit, without windows.
+fn peers(limit: u64) -> String {
+    let each = queue_bytes(SEND_QUEUE);
+    let peers = limit.saturating_sub(START) / each;
+    format!(
+        "room for the queues of {peers} peers ({} each on mlx5), less what windows and buffers take",
+        bytes(each)
+    )
 }
 
 fn remedy(hard: Option<u64>) -> String {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use ibverbs_sys as ffi;
 
-use super::{Context, Handle};
+use super::{Context, Handle, queue_refusal};
 use crate::{Error, Result};
 
 pub(crate) struct CompletionQueue {
@@ -28,7 +28,8 @@ impl CompletionQueue {
             Handle::new(made, ffi::ibv_destroy_cq)
         };
         let raw = raw.ok_or_else(|| {
-            Error::last_os(format!("creating a completion queue of {entries} entries"))
+            let call = format!("creating a completion queue of {entries} entries");
+            queue_refusal(call, entries.saturating_sub(1))
         })?;
         // SAFETY: a live queue, whose size libibverbs does not change.
         let entries = unsafe { (*raw.raw()).cqe } as u32;

@@ -16,6 +16,8 @@ use std::io;
 use std::os::fd::RawFd;
 use std::ptr::NonNull;
 
+use crate::rdma::queue_bytes;
+use crate::system;
 use crate::{Error, Result};
 
 /// An object of libibverbs. Dropped before what it was made from.
@@ -72,5 +74,54 @@ fn check(call: impl FnOnce() -> String, code: i32) -> Result<()> {
         // A few calls return −1 and set `errno` instead.
         -1 => Err(Error::last_os(call())),
         code => Err(Error::os(call(), io::Error::from_raw_os_error(code))),
+    }
+}
+
+/// Why a queue of a connection with so many send requests was not made, after the call that failed.
+#[cold]
+fn queue_refusal(call: String, send_requests: u32) -> Error {
+    let source = io::Error::last_os_error();
+    let limit = system::limit(libc::RLIMIT_MEMLOCK);
+    explain_refusal(call, source, send_requests, limit)
+}
+
+/// The memory of queues is locked, and the limit of locked memory shows itself as "cannot allocate".
+fn explain_refusal(call: String, source: io::Error, send_requests: u32, limit: u64) -> Error {
+    if source.raw_os_error() == Some(libc::ENOMEM) && limit != libc::RLIM_INFINITY {
+        return Error::LockedQueues {
+            call,
+            needed: queue_bytes(send_requests),
+            limit,
+            source: source.into(),
+        };
+    }
+    Error::os(call, source)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_that_is_not_to_be_locked_says_how_much_is_needed() {
+        let refused = |code, limit| {
+            let source = io::Error::from_raw_os_error(code);
+            let call = "creating a queue pair of 256 send requests";
+            explain_refusal(call.to_owned(), source, 256, limit)
+        };
+        let locked = refused(libc::ENOMEM, 64 << 10);
+        assert!(locked.is_out_of_memory());
+        assert_eq!(
+            locked.to_string(),
+            "creating a queue pair of 256 send requests failed: Cannot allocate memory (os error 12) (the queues of a \
+             connection lock about 164 KiB, and the limit of locked memory is 64 KiB; raise it with `ulimit -l`)"
+        );
+        for (code, limit) in [
+            (libc::ENOMEM, libc::RLIM_INFINITY),
+            (libc::EINVAL, 64 << 10),
+        ] {
+            let text = refused(code, limit).to_string();
+            assert!(!text.contains("the limit of locked memory"), "{text}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use ibverbs_sys as ffi;
 
-use super::{CompletionQueue, Handle, ProtectionDomain, check};
+use super::{CompletionQueue, Handle, ProtectionDomain, check, queue_refusal};
 use crate::{Error, Result};
 
 /// How long the queues of a queue pair are.
@@ -146,10 +146,11 @@ impl QueuePair {
                     _domain: domain.clone(),
                 });
             }
-            let error = Error::last_os(format!(
+            let call = format!(
                 "creating a queue pair of {} send requests with {inline} bytes inline",
                 limits.send
-            ));
+            );
+            let error = queue_refusal(call, limits.send);
             // Devices say what they can carry inline by refusing what they cannot.
             if inline == 0 {
                 return Err(error);

@@ -27,8 +27,12 @@ fn a_small_limit_of_locked_memory_is_a_failure_and_a_larger_one_a_warning() {
     let line = fake.examine("").sole(Level::Warning, "locked memory");
     assert!(line.contains("limited to 8 MiB"), "{line}");
     assert!(line.contains("cannot allocate memory"), "{line}");
+    assert!(line.contains("the queues of 12 peers (164 KiB each"), "{line}");
     fake.limits("67108864", "67108864", "1024 524288");
-    assert_eq!(exit_code(&fake.examine("").0), 0);
+    let report = fake.examine("");
+    assert_eq!(exit_code(&report.0), 0);
+    let found = &report.only("locked memory").found;
+    assert!(found.contains("the queues of 362 peers"), "{found}");
 }
 
 #[test]
