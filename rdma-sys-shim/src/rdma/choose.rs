@@ -97,6 +97,43 @@ pub fn standings(devices: &[RdmaDevice], selector: &Selector, seat: &Seat) -> Ve
     standings
 }
 
+/// InfiniBand ports that a job may take, on subnets of the default prefix. The prefix does not tell whether these are one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DefaultPrefix {
+    /// As `NAME:PORT`; two at least.
+    pub ports: Vec<String>,
+    /// A LID that two of them have, so that they are on two subnets.
+    pub common_lid: Option<u16>,
+}
+
+/// The ports of the default prefix, if there are several that are as good as the best, or farther only.
+#[must_use]
+pub fn default_prefix(
+    devices: &[RdmaDevice],
+    selector: &Selector,
+    seat: &Seat,
+) -> Option<DefaultPrefix> {
+    let search = Search {
+        devices,
+        selector,
+        seat,
+    };
+    let candidates = search.candidates().ok()?;
+    let best = candidates[0].clone();
+    let meant = |one: &&Candidate| {
+        one.merit.but_for_distance() == best.merit.but_for_distance() && one.has_default_prefix()
+    };
+    let all: Vec<&Candidate> = candidates.iter().filter(meant).collect();
+    let twice = |one: &&&Candidate| all.iter().any(|other| one.has_lid_of(other));
+    (all.len() > 1).then(|| DefaultPrefix {
+        ports: all
+            .iter()
+            .map(|one| format!("{}:{}", one.choice.device, one.choice.port))
+            .collect(),
+        common_lid: all.iter().find(twice).map(|one| one.choice.lid),
+    })
+}
+
 /// Parses `spec`; a name that is none of `devices` is said to be unknown, whatever follows it.
 ///
 /// # Errors
@@ -146,9 +183,9 @@ impl Search<'_> {
     fn device(&self, device: &RdmaDevice) -> Vec<Result<Candidate, SelectError>> {
         let candidate = |port: &Port| {
             let choice = self.port(device, port)?;
+            let fabric = self.seat.fabric(port, &choice);
             Ok(Candidate {
-                merit: Merit::new(device, port, &self.seat.nearness),
-                fabric: self.seat.fabric(port, &choice),
+                merit: Merit::new(device, port, fabric, &self.seat.nearness),
                 choice,
             })
         };

@@ -37,12 +37,16 @@ impl Seat {
         Self { position, ..self }
     }
 
-    /// What the port is connected to, as far as that is known: the subnet's prefix on InfiniBand, on Ethernet the
-    /// network of the GID.
+    /// What the port is connected to, as far as that is known, and in the same words on all hosts. On InfiniBand that is
+    /// the subnet's prefix, with the LID of its manager, since most subnets have the default prefix. On Ethernet it is
+    /// the network of the GID.
     pub(super) fn fabric(&self, port: &Port, choice: &Choice) -> Option<u128> {
         let entry = choice.gid.as_ref()?;
         match port.link_layer {
-            LinkLayer::InfiniBand => Some(entry.gid.to_bits() >> 64),
+            LinkLayer::InfiniBand => {
+                let prefix = entry.gid.to_bits() & !u128::from(u64::MAX);
+                Some(prefix | u128::from(port.sm_lid))
+            }
             _ => {
                 let netdev = entry.netdev.as_deref().or(port.netdev.as_deref())?;
                 self.networks.of(netdev, entry.gid)
@@ -52,22 +56,45 @@ impl Seat {
 }
 
 /// What a port is worth; the least is the best. Real hardware comes before devices that the kernel emulates, then
-/// the faster one, InfiniBand before Ethernet, and the nearer one.
+/// the faster one, InfiniBand before Ethernet, a known fabric in an order that is the same on all hosts, and the
+/// nearer one. The fabric comes before the distance, because ranks of two sockets may be near to ports that do not
+/// reach each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Merit {
     emulated: bool,
     speed: Reverse<u64>,
     ethernet: bool,
+    fabric: Fabric,
     distance: u32,
 }
 
+/// The fabric that a port is connected to. Unknown ones come last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fabric {
+    Known(u128),
+    Unknown,
+}
+
 impl Merit {
-    pub(super) fn new(device: &RdmaDevice, port: &Port, nearness: &Nearness) -> Self {
+    pub(super) fn new(
+        device: &RdmaDevice,
+        port: &Port,
+        fabric: Option<u128>,
+        nearness: &Nearness,
+    ) -> Self {
         Self {
             emulated: device.emulated,
             speed: Reverse(port.speed()),
             ethernet: port.link_layer != LinkLayer::InfiniBand,
+            fabric: fabric.map_or(Fabric::Unknown, Fabric::Known),
             distance: nearness.to(device.numa_node),
+        }
+    }
+
+    pub(super) fn but_for_distance(self) -> Self {
+        Self {
+            distance: 0,
+            ..self
         }
     }
 }
@@ -77,13 +104,29 @@ impl Merit {
 pub(super) struct Candidate {
     pub(super) choice: Choice,
     pub(super) merit: Merit,
-    pub(super) fabric: Option<u128>,
 }
 
+/// The subnet prefix of an InfiniBand fabric that was given none of its own.
+const DEFAULT_PREFIX: u64 = 0xfe80 << 48;
+
 impl Candidate {
-    /// Whether both are known to reach the same peers.
+    /// Whether both are known to reach the same peers. No two ports of a subnet have one LID, but those of one adapter
+    /// and its virtual functions, which need no sharing out.
     pub(super) fn shares_fabric(&self, other: &Self) -> bool {
-        self.fabric.is_some() && self.fabric == other.fabric
+        let is_known = self.merit.fabric != Fabric::Unknown;
+        is_known && self.merit.fabric == other.merit.fabric && !self.has_lid_of(other)
+    }
+
+    pub(super) fn has_lid_of(&self, other: &Self) -> bool {
+        let (mine, its) = (&self.choice, &other.choice);
+        mine.lid != 0 && mine.lid == its.lid && (&mine.device, mine.port) != (&its.device, its.port)
+    }
+
+    /// Whether it is on an InfiniBand subnet of the default prefix.
+    pub(super) fn has_default_prefix(&self) -> bool {
+        let gid = self.choice.gid.as_ref();
+        self.choice.link_layer == LinkLayer::InfiniBand
+            && gid.is_some_and(|entry| (entry.gid.to_bits() >> 64) as u64 == DEFAULT_PREFIX)
     }
 
     pub(super) fn beside(&self, best: &Self) -> Standing {
@@ -105,6 +148,12 @@ impl Candidate {
             format!("not chosen: {mine} Gb/s, where {than} has {its}")
         } else if mine.ethernet != its.ethernet {
             format!("not chosen: Ethernet, where {than} is on InfiniBand")
+        } else if mine.fabric == Fabric::Unknown && its.fabric != Fabric::Unknown {
+            format!("not chosen: not known to be on the network of {than}")
+        } else if mine.fabric != its.fabric {
+            format!(
+                "not chosen: on another network than {than}, and the ranks of a job have to meet on one"
+            )
         } else {
             let [mine, its] = [mine, its].map(|merit| merit.distance);
             format!("not chosen: NUMA distance {mine} from this process's processors, {than} {its}")

@@ -12,11 +12,13 @@ mod network;
 mod selector;
 mod sysfs;
 
-pub use choose::{Choice, alternatives, choose, selector, standings};
+pub use choose::{
+    Choice, DefaultPrefix, alternatives, choose, default_prefix, selector, standings,
+};
 pub use error::{SelectError, Subject};
 pub use gid::{Family, Gid, GidEntry, GidType};
-pub use limits::{SEND_QUEUE, VerbsLimits, queue_bytes};
 pub(crate) use limits::capabilities;
+pub use limits::{SEND_QUEUE, VerbsLimits, queue_bytes};
 pub use merit::{Seat, Standing};
 pub use model::{LinkLayer, Port, RdmaDevice};
 pub use near::{NODES, Nearness};

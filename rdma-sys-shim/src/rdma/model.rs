@@ -46,6 +46,8 @@ pub struct Port {
     pub rate: String,
     /// The local identifier that the subnet manager gave it; 0 on Ethernet.
     pub lid: u16,
+    /// The local identifier of the subnet manager; 0 on Ethernet.
+    pub sm_lid: u16,
     /// The network device under it, where one is known; on Ethernet only.
     pub netdev: Option<String>,
     /// Its GIDs, by index, without the empty entries.

@@ -64,7 +64,10 @@ fn port(path: &Path, number: u8) -> Port {
         let text = text(&path.join(file))?;
         Some(text.split_once(": ")?.1.to_owned())
     };
-    let lid = text(&path.join("lid")).unwrap_or_default();
+    let lid = |file| {
+        let digits = text(&path.join(file)).unwrap_or_default();
+        u16::from_str_radix(digits.trim_start_matches("0x"), 16).unwrap_or(0)
+    };
     let gids = gids(path);
     Port {
         number,
@@ -72,7 +75,8 @@ fn port(path: &Path, number: u8) -> Port {
         phys_state: state("phys_state").unwrap_or_default(),
         link_layer,
         rate: text(&path.join("rate")).unwrap_or_default(),
-        lid: u16::from_str_radix(lid.trim_start_matches("0x"), 16).unwrap_or(0),
+        lid: lid("lid"),
+        sm_lid: lid("sm_lid"),
         netdev: gids.iter().find_map(|entry| entry.netdev.clone()),
         gids,
     }
@@ -186,6 +190,7 @@ mod tests {
                 put(root, &format!("{port}/state"), "2: INIT");
                 put(root, &format!("{port}/link_layer"), "InfiniBand");
                 put(root, &format!("{port}/lid"), "0x1f");
+                put(root, &format!("{port}/sm_lid"), "0x1");
             }
         }
         let devices = read(root);
@@ -194,7 +199,7 @@ mod tests {
         let ports = &devices[1].ports;
         assert_eq!((ports[0].number, ports[1].number), (1, 2));
         assert_eq!(ports[0].state, "INIT");
-        assert_eq!(ports[0].lid, 0x1f);
+        assert_eq!((ports[0].lid, ports[0].sm_lid), (0x1f, 1));
         assert_eq!(ports[0].netdev, None);
     }
 

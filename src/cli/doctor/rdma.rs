@@ -5,7 +5,8 @@ use std::io::ErrorKind;
 
 use rdma_sys_shim::Error;
 use rdma_sys_shim::rdma::{
-    self, Choice, GidEntry, LinkLayer, Port, RdmaDevice, SelectError, Selector, Subject,
+    self, Choice, DefaultPrefix, GidEntry, LinkLayer, Port, RdmaDevice, Seat, SelectError,
+    Selector, Subject,
 };
 
 use super::finding::{Finding, Level};
@@ -67,6 +68,7 @@ pub(super) fn check(
         let name = selector.name.as_ref();
         name.is_none_or(|name| device.name == *name)
     };
+    findings.extend(subnets(devices, &selector, &seat, missing));
     for device in devices.iter().filter(meant) {
         let picked = chosen
             .as_ref()
@@ -91,6 +93,33 @@ pub(super) fn check(
         }
     }
     findings
+}
+
+/// What there is to say of several InfiniBand ports whose prefix does not tell on which fabric they are.
+fn subnets(
+    devices: &[RdmaDevice],
+    selector: &Selector,
+    seat: &Seat,
+    level: Level,
+) -> Option<Finding> {
+    const CHECK: &str = "InfiniBand subnets";
+    let DefaultPrefix { ports, common_lid } = rdma::default_prefix(devices, selector, seat)?;
+    let said = format!("{} have the default prefix fe80::", ports.join(", "));
+    Some(match common_lid {
+        None => Finding::ok(
+            CHECK,
+            format!("{said}; they have one subnet manager's LID, and so are taken to be one"),
+        ),
+        Some(lid) => Finding::bad(
+            level.min(Level::Warning),
+            CHECK,
+            format!("{said}, and two of them LID {lid}: they are on two, which nothing tells ranks of other hosts apart by"),
+            Some(
+                "give each subnet a prefix of its own (`subnet_prefix` of opensm), or name the device on all hosts"
+                    .to_owned(),
+            ),
+        ),
+    })
 }
 
 fn provider(has_verbs: bool, level: Level) -> Finding {

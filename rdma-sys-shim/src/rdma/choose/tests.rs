@@ -16,6 +16,7 @@ fn port(number: u8, state: &str, link_layer: LinkLayer) -> Port {
         link_layer,
         rate: "100 Gb/sec (4X EDR)".to_owned(),
         lid: 0,
+        sm_lid: 0,
         netdev: None,
         gids: Vec::new(),
     }

@@ -27,7 +27,10 @@ fn a_small_limit_of_locked_memory_is_a_failure_and_a_larger_one_a_warning() {
     let line = fake.examine("").sole(Level::Warning, "locked memory");
     assert!(line.contains("limited to 8 MiB"), "{line}");
     assert!(line.contains("cannot allocate memory"), "{line}");
-    assert!(line.contains("the queues of 12 peers (164 KiB each"), "{line}");
+    assert!(
+        line.contains("the queues of 12 peers (164 KiB each"),
+        "{line}"
+    );
     fake.limits("67108864", "67108864", "1024 524288");
     let report = fake.examine("");
     assert_eq!(exit_code(&report.0), 0);

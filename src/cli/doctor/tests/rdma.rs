@@ -218,3 +218,33 @@ fn infiniband_needs_no_gid_and_iwarp_is_refused() {
     assert_eq!(port.level, Level::Failure);
     assert!(port.found.contains("it is iWARP"), "{port:?}");
 }
+
+#[test]
+fn two_infiniband_subnets_that_cannot_be_told_apart_are_a_warning() {
+    let fake = Fake::good();
+    let set = |device: &str, lid: &str| {
+        let port = format!("/sys/class/infiniband/{device}/ports/1");
+        fake.put(&format!("{port}/link_layer"), "InfiniBand");
+        fake.put(&format!("{port}/lid"), lid);
+        fake.put(&format!("{port}/sm_lid"), "0x1");
+        fake.put(&format!("{port}/gids/0"), "fe80:0:0:0:5054:ff:fe12:3456");
+    };
+    fake.rxe("rxe1", "uverbs1");
+    set("rxe0", "0x5");
+    set("rxe1", "0x6");
+    let report = fake.examine("verbs");
+    assert_eq!(exit_code(&report.0), 0, "{}", text(&report.0));
+    let found = &report.only("InfiniBand subnets").found;
+    assert!(
+        found.starts_with("rxe0:1, rxe1:1 have the default prefix"),
+        "{found}"
+    );
+    set("rxe1", "0x5");
+    let line = fake
+        .examine("verbs")
+        .sole(Level::Warning, "InfiniBand subnets");
+    assert!(
+        line.contains("two of them LID 5") && line.contains("`subnet_prefix` of opensm"),
+        "{line}"
+    );
+}

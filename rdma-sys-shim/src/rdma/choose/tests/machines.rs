@@ -46,7 +46,9 @@ impl Machine {
 
     fn infiniband(&self, name: &str, node: i32, rate: &str) {
         let port = self.device(name, node, "4: ACTIVE", "InfiniBand", rate);
-        self.put(&format!("{port}/lid"), "0x1f");
+        let lids = self.devices().len();
+        self.put(&format!("{port}/lid"), format!("{lids:#x}"));
+        self.put(&format!("{port}/sm_lid"), "0x1");
         self.put(&format!("{port}/gids/0"), "fec0:0:0:1:9803:9b03:0:1");
     }
 
@@ -202,7 +204,7 @@ fn only_those_of_one_network_are_shared_out() {
     assert_eq!(taken, ["mlx5_0", "mlx5_2", "mlx5_0"]);
     assert_eq!(
         machine.why(&[0])[1],
-        "mlx5_1: not chosen: as good as mlx5_0, but not known to be on the same network"
+        "mlx5_1: not chosen: on another network than mlx5_0, and the ranks of a job have to meet on one"
     );
     // Another network by InfiniBand is another prefix.
     let machine = Machine::new(1);
@@ -211,6 +213,75 @@ fn only_those_of_one_network_are_shared_out() {
     let prefix = format!("{CLASS}/mlx5_1/ports/1/gids/0");
     machine.put(&prefix, "fec0:0:0:2:9803:9b03:0:1");
     assert_eq!(machine.taken(&[0], 1), "mlx5_0");
+}
+
+#[test]
+fn ranks_of_two_sockets_take_one_fabric_where_the_rails_are_apart() {
+    let machine = Machine::new(2);
+    machine.roce("mlx5_0", 0, EDR, 2);
+    machine.roce("mlx5_1", 1, EDR, 1);
+    let sockets = [&[0][..], &[4], &[0, 4]];
+    assert_eq!(sockets.map(|near| machine.taken(near, 0)), ["mlx5_1"; 3]);
+    assert_eq!(machine.taken(&[0], 1), "mlx5_1");
+    assert_eq!(
+        machine.why(&[0])[0],
+        "mlx5_0: not chosen: on another network than mlx5_1, and the ranks of a job have to meet on one"
+    );
+    // On one network, each takes the nearer one.
+    let machine = Machine::new(2);
+    machine.roce("mlx5_0", 0, EDR, 1);
+    machine.roce("mlx5_1", 1, EDR, 1);
+    assert_eq!(machine.taken(&[0], 0), "mlx5_0");
+    assert_eq!(machine.taken(&[4], 0), "mlx5_1");
+}
+
+/// Two adapters on two sockets, on subnets of the default prefix, with the LIDs of their ports and their managers.
+fn of_default_prefix(lids: [(&str, &str); 2]) -> Machine {
+    let machine = Machine::new(2);
+    for (adapter, (lid, manager)) in (0..).zip(lids) {
+        let name = format!("mlx5_{adapter}");
+        machine.infiniband(&name, adapter, EDR);
+        let port = format!("{CLASS}/{name}/ports/1");
+        machine.put(&format!("{port}/gids/0"), "fe80::9803:9b03:0:1");
+        machine.put(&format!("{port}/lid"), lid);
+        machine.put(&format!("{port}/sm_lid"), manager);
+    }
+    machine
+}
+
+impl Machine {
+    fn default_prefix(&self) -> Option<DefaultPrefix> {
+        let seat = Seat::read(self.0.path(), &[0, 4]);
+        default_prefix(&self.devices(), &Selector::default(), &seat)
+    }
+}
+
+#[test]
+fn two_fabrics_of_the_default_prefix_are_told_apart_by_their_managers() {
+    let apart = of_default_prefix([("0x5", "0x2"), ("0x7", "0x1")]);
+    assert_eq!(
+        [&[0][..], &[4]].map(|near| apart.taken(near, 0)),
+        ["mlx5_1"; 2]
+    );
+    assert_eq!(apart.default_prefix(), None);
+    let one = of_default_prefix([("0x5", "0x1"), ("0x7", "0x1")]);
+    assert_eq!(
+        [&[0][..], &[4]].map(|near| one.taken(near, 0)),
+        ["mlx5_0", "mlx5_1"]
+    );
+    let found = one.default_prefix().unwrap();
+    assert_eq!(
+        (found.ports.join(" "), found.common_lid),
+        ("mlx5_0:1 mlx5_1:1".to_owned(), None)
+    );
+}
+
+#[test]
+fn two_fabrics_whose_managers_have_one_lid_are_not_shared_out_where_ports_have_one_too() {
+    let machine = of_default_prefix([("0x5", "0x1"), ("0x5", "0x1")]);
+    let taken = [0, 1].map(|position| machine.taken(&[0, 4], position));
+    assert_eq!(taken, ["mlx5_0"; 2]);
+    assert_eq!(machine.default_prefix().unwrap().common_lid, Some(5));
 }
 
 #[test]
@@ -255,6 +326,8 @@ fn ports_of_one_adapter_are_shared_out_too() {
         ("state", "4: ACTIVE"),
         ("link_layer", "InfiniBand"),
         ("rate", EDR),
+        ("lid", "0x20"),
+        ("sm_lid", "0x1"),
         ("gids/0", "fec0:0:0:1:9803:9b03:0:2"),
     ] {
         machine.put(&format!("{second}/{file}"), content);
