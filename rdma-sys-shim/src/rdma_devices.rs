@@ -57,7 +57,14 @@ impl Provider for RdmaDevices {
 }
 
 fn read() -> Vec<RdmaDevice> {
-    rdma::read(Path::new(rdma::CLASS))
+    let mut devices = rdma::read(Path::new(rdma::CLASS));
+    // To ask, a device has to be opened, which takes milliseconds, and of a single one changes no choice.
+    if devices.len() > 1 {
+        for device in &mut devices {
+            device.atomics = has_atomics(&device.name);
+        }
+    }
+    devices
 }
 
 fn choose(spec: &str, devices: &[RdmaDevice], seat: &Seat) -> Result<Choice> {
@@ -190,6 +197,16 @@ fn limits(choice: &Choice) -> Option<VerbsLimits> {
     crate::verbs::limits(choice)
         .inspect_err(|error| tracing::warn!(%error, "asking an RDMA device for its limits"))
         .ok()
+}
+
+#[cfg(feature = "verbs")]
+fn has_atomics(device: &str) -> Option<bool> {
+    crate::verbs::has_atomics(device)
+}
+
+#[cfg(not(feature = "verbs"))]
+fn has_atomics(_: &str) -> Option<bool> {
+    None
 }
 
 #[cfg(not(feature = "verbs"))]

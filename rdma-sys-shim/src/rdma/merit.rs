@@ -56,12 +56,13 @@ impl Seat {
 }
 
 /// What a port is worth; the least is the best. Real hardware comes before devices that the kernel emulates, then
-/// the faster one, InfiniBand before Ethernet, a known fabric in an order that is the same on all hosts, and the
-/// nearer one. The fabric comes before the distance, because ranks of two sockets may be near to ports that do not
-/// reach each other.
+/// a device with atomics, the faster one, InfiniBand before Ethernet, a known fabric in an order that is the same on
+/// all hosts, and the nearer one. The fabric comes before the distance, because ranks of two sockets may be near to
+/// ports that do not reach each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Merit {
     emulated: bool,
+    lacks_atomics: bool,
     speed: Reverse<u64>,
     ethernet: bool,
     fabric: Fabric,
@@ -84,6 +85,7 @@ impl Merit {
     ) -> Self {
         Self {
             emulated: device.emulated,
+            lacks_atomics: device.atomics == Some(false),
             speed: Reverse(port.speed()),
             ethernet: port.link_layer != LinkLayer::InfiniBand,
             fabric: fabric.map_or(Fabric::Unknown, Fabric::Known),
@@ -143,6 +145,8 @@ impl Candidate {
             format!("not chosen: as good as {than}, but not known to be on the same network")
         } else if mine.emulated != its.emulated {
             format!("not chosen: the kernel emulates it, and {than} is hardware")
+        } else if mine.lacks_atomics != its.lacks_atomics {
+            format!("not chosen: it has no atomics, and {than} has")
         } else if mine.speed != its.speed {
             let [mine, its] = [mine.speed, its.speed].map(gigabits);
             format!("not chosen: {mine} Gb/s, where {than} has {its}")

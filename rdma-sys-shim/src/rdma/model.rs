@@ -19,6 +19,8 @@ pub struct RdmaDevice {
     pub numa_node: Option<u32>,
     /// True for iWARP, where a connection needs the RDMA connection manager.
     pub iwarp: bool,
+    /// Whether it has atomics of eight bytes. The kernel's files do not say; the verbs library does.
+    pub atomics: Option<bool>,
     /// Its ports, by number.
     pub ports: Vec<Port>,
 }

@@ -41,6 +41,7 @@ fn device(path: &Path, name: String) -> RdmaDevice {
         emulated: path.join("parent").exists() || !path.join("device").exists(),
         numa_node: text(&path.join("device/numa_node")).and_then(|node| node.parse().ok()),
         iwarp: text(&path.join("node_type")).is_some_and(|kind| kind.starts_with("4:")),
+        atomics: None,
         ports,
     }
 }

@@ -14,6 +14,12 @@ pub(crate) fn atomic_scope(device: &Context) -> Option<AtomicDomain> {
     scope(device.attributes().atomic_cap, device.pci_atomics())
 }
 
+/// Whether the device of this name has atomics; `None` where it cannot be asked.
+pub(crate) fn has_atomics(device: &str) -> Option<bool> {
+    let device = Context::open(device).ok()?;
+    Some(atomic_scope(&device).is_some())
+}
+
 fn scope(said: ffi::ibv_atomic_cap, by_bus: ffi::ibv_pci_atomic_caps) -> Option<AtomicDomain> {
     let words = ffi::IBV_PCI_ATOMIC_OPERATION_8_BYTE_SIZE_SUP;
     let of_words = |sizes: u16| u32::from(sizes) & words != 0;

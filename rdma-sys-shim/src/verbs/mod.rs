@@ -18,4 +18,4 @@ mod settings;
 mod terms;
 
 pub(crate) use device::VerbsDevice;
-pub(crate) use limits::limits;
+pub(crate) use limits::{has_atomics, limits};

@@ -92,6 +92,8 @@ impl Machine {
 pub(super) struct Probes {
     /// Whether this build has the verbs provider.
     pub(super) verbs: bool,
+    /// The RDMA devices that say of themselves that they have no atomics.
+    pub(super) without_atomics: Vec<String>,
     pub(super) attach: rdma_sys_shim::Result<()>,
     pub(super) mapping: rdma_sys_shim::Result<()>,
     /// The addresses of the device tcp, or why it cannot be opened.
@@ -106,6 +108,7 @@ impl Probes {
     pub(super) fn take(wanted: &Wanted) -> Self {
         Self {
             verbs: rdma_sys_shim::has_verbs(),
+            without_atomics: without_atomics(),
             attach: probe::cross_memory_attach(),
             mapping: probe::mapping(),
             tcp: tcp(wanted),
@@ -114,6 +117,12 @@ impl Probes {
             shm: capacity(Path::new("/dev/shm")),
         }
     }
+}
+
+fn without_atomics() -> Vec<String> {
+    let devices = REGISTRY.list().into_iter().filter_map(|info| info.rdma);
+    let lacking = devices.filter(|device| device.atomics == Some(false));
+    lacking.map(|device| device.name).collect()
 }
 
 /// Opens the device tcp, and says which addresses peers are told; or why not.

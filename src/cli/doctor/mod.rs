@@ -50,7 +50,11 @@ pub(super) fn run(args: &Args) -> ExitCode {
 }
 
 fn examine(machine: &Machine, probes: &Probes, wanted: &Wanted) -> Vec<Finding> {
-    let devices = machine.rdma_devices();
+    let mut devices = machine.rdma_devices();
+    for device in &mut devices {
+        let lacking = probes.without_atomics.contains(&device.name);
+        device.atomics = lacking.then_some(false);
+    }
     let missing = wanted.missing(&devices);
     let mut findings = rdma::check(machine, probes, &devices, wanted, missing);
     findings.push(memlock::check(machine, missing));

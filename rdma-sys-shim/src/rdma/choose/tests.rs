@@ -30,6 +30,7 @@ fn device(name: &str, ports: Vec<Port>) -> RdmaDevice {
         emulated: name.starts_with("rxe") || name.starts_with("siw"),
         numa_node: None,
         iwarp: false,
+        atomics: None,
         ports,
     }
 }

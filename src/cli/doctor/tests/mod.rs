@@ -45,6 +45,7 @@ impl Fake {
             root: tempfile::tempdir().unwrap(),
             probes: Probes {
                 verbs: true,
+                without_atomics: Vec::new(),
                 attach: Ok(()),
                 mapping: Ok(()),
                 tcp: Ok(vec!["eth0: 192.0.2.1/24".to_owned()]),

@@ -121,6 +121,26 @@ fn what_a_spare_device_lacks_is_a_remark() {
 }
 
 #[test]
+fn a_device_with_atomics_is_the_one_that_is_judged() {
+    let mut fake = Fake::good();
+    fake.rxe("rxe1", "uverbs1");
+    fake.put(
+        "/sys/class/infiniband/rxe1/ports/1/gids/0",
+        "::ffff:10.0.0.2",
+    );
+    fake.put(
+        "/sys/class/infiniband/rxe1/ports/1/gid_attrs/types/0",
+        "RoCE v2",
+    );
+    fake.remove("/dev/infiniband/uverbs1");
+    assert_eq!(exit_code(&fake.examine("verbs").0), 0, "rxe0 is used");
+    fake.probes.without_atomics = vec!["rxe0".to_owned()];
+    let text = text(&fake.examine("verbs").0);
+    let line = "FAILURE  device file: /dev/infiniband/uverbs1 of rxe1: ";
+    assert!(text.contains(line), "{text}");
+}
+
+#[test]
 fn a_device_file_that_is_missing_or_closed_is_a_failure() {
     let fake = Fake::good();
     fake.remove("/dev/infiniband/uverbs0");

@@ -159,6 +159,31 @@ fn the_faster_one_is_taken_though_its_name_comes_later_and_it_is_farther() {
 }
 
 #[test]
+fn an_adapter_without_atomics_comes_after_one_that_has_them_and_before_emulation() {
+    let machine = Machine::new(1);
+    machine.roce("irdma0", 0, NDR, 1);
+    machine.roce("mlx5_0", 0, SLOW, 1);
+    machine.soft_roce("rxe0");
+    let mut devices = machine.devices();
+    devices[0].atomics = Some(false);
+    let seat = Seat::read(machine.0.path(), &[0]);
+    let taken = |devices: &[RdmaDevice]| {
+        let choice = choose(devices, &Selector::default(), &seat).unwrap();
+        choice.device
+    };
+    assert_eq!(taken(&machine.devices()), "irdma0");
+    assert_eq!(taken(&devices), "mlx5_0");
+    let why = standings(&devices, &Selector::default(), &seat);
+    let of = |name: &str| why.iter().find(|one| one.device == name).unwrap();
+    assert_eq!(
+        of("irdma0").words,
+        "not chosen: it has no atomics, and mlx5_0 has"
+    );
+    devices.remove(1);
+    assert_eq!(taken(&devices), "irdma0");
+}
+
+#[test]
 fn a_device_that_is_down_is_not_counted() {
     let machine = Machine::new(1);
     machine.infiniband("mlx5_0", 0, NDR);
