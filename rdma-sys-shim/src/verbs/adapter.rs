@@ -62,7 +62,7 @@ impl Adapter {
             needs_gid: port.needs_gid,
             partition: match settings.partition {
                 Some(key) => context.partition(port.number, key)?,
-                None => 0,
+                None => context.first_partition(port.number),
             },
             qos: settings.qos,
         };

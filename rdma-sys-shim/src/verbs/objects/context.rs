@@ -123,28 +123,46 @@ impl Context {
         })
     }
 
-    /// The place of a partition's key in the port's table: as a full member, if the port is one.
-    ///
-    /// # Errors
-    /// The table cannot be read, or the port is not of the partition.
-    pub(crate) fn partition(&self, port: u8, key: u16) -> Result<u16> {
-        let mut known = Vec::new();
-        for index in 0..self.attributes.max_pkeys {
+    /// The keys of the port's partitions.
+    fn partition_keys(&self, port: u8) -> impl Iterator<Item = u16> {
+        (0..self.attributes.max_pkeys).map_while(move |index| {
             let mut entry = 0;
             // SAFETY: an open context and a place for the answer.
             let code = unsafe { ffi::ibv_query_pkey(self.raw(), port, index.into(), &mut entry) };
             // The table of one port may be shorter than that of another.
-            if code != 0 {
-                break;
-            }
-            known.push(u16::from_be(entry));
-        }
+            (code == 0).then(|| u16::from_be(entry))
+        })
+    }
+
+    /// The place of a partition's key in the port's table: as a full member, if the port is one.
+    ///
+    /// # Errors
+    /// The port is not of the partition.
+    pub(crate) fn partition(&self, port: u8, key: u16) -> Result<u16> {
+        let known: Vec<u16> = self.partition_keys(port).collect();
         place_of(key, &known).ok_or_else(|| Error::NoPartition {
             device: self.name.clone(),
             port,
             key,
             known: written(&known),
         })
+    }
+
+    /// The place of the first key by which the port is a full member of a partition, or else of the first key: limited
+    /// members reach full members only, and ranks have to reach each other.
+    pub(crate) fn first_partition(&self, port: u8) -> u16 {
+        match first_place(self.partition_keys(port)) {
+            Some((place, Membership::Full)) => place,
+            Some((place, Membership::Limited)) => {
+                tracing::warn!(
+                    device = self.name,
+                    port,
+                    "the port is a limited member of its partitions, which reaches full members only"
+                );
+                place
+            }
+            None => 0,
+        }
     }
 
     pub(crate) fn gid(&self, port: u8, index: u8) -> Result<[u8; 16]> {
@@ -162,6 +180,24 @@ impl Context {
 
 /// The bit of a partition key that tells a full member from a limited one.
 const FULL: u16 = 1 << 15;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Membership {
+    Full,
+    Limited,
+}
+
+fn first_place(table: impl Iterator<Item = u16>) -> Option<(u16, Membership)> {
+    let mut limited = None;
+    for (place, key) in (0..).zip(table) {
+        match (key & !FULL != 0, key & FULL != 0) {
+            (false, _) => {}
+            (true, true) => return Some((place, Membership::Full)),
+            (true, false) => limited = limited.or(Some((place, Membership::Limited))),
+        }
+    }
+    limited
+}
 
 fn place_of(key: u16, table: &[u16]) -> Option<u16> {
     let same = |entry: &u16| entry & !FULL == key & !FULL && entry & !FULL != 0;
@@ -206,7 +242,20 @@ fn expect_forks() {
 
 #[cfg(test)]
 mod tests {
-    use super::{place_of, written};
+    use super::{Membership, first_place, place_of, written};
+
+    #[test]
+    fn the_first_partition_is_one_of_which_the_port_is_a_full_member() {
+        for (table, place) in [
+            (&[0xffff, 0x8001][..], Some((0, Membership::Full))),
+            (&[0x7fff, 0, 0x8001, 0xffff], Some((2, Membership::Full))),
+            (&[0, 0x8000, 0x7fff, 0x0001], Some((2, Membership::Limited))),
+            (&[0, 0], None),
+            (&[], None),
+        ] {
+            assert_eq!(first_place(table.iter().copied()), place, "{table:x?}");
+        }
+    }
 
     #[test]
     fn a_partition_is_found_whether_a_member_is_full_or_limited() {
