@@ -1,10 +1,12 @@
 //! The rule by which device, port and GID are chosen.
 //!
 //! A port has to be ACTIVE. On Ethernet it is addressed by a RoCE v2 GID, IPv4-mapped before global
-//! IPv6 before link-local, never by a fixed index; and by the best one of the other address family
-//! where that is the peer's only one. On InfiniBand it is addressed by LID, and by the GID at
-//! index 0 where a global header is needed. Among ports that can be used, [`Merit`] decides.
+//! IPv6 before link-local, one of this network namespace before those of others, never by a fixed
+//! index; and by the best one of the other address family where that is the peer's only one. On
+//! InfiniBand it is addressed by LID, and by the GID at index 0 where a global header is needed.
+//! Among ports that can be used, [`Merit`] decides.
 
+use super::gid::Subnet;
 use super::merit::{Candidate, Merit};
 use super::{
     Family, Gid, GidEntry, GidType, LinkLayer, Port, RdmaDevice, Seat, SelectError, Selector,
@@ -156,6 +158,10 @@ struct Search<'a> {
 impl Search<'_> {
     /// The ports that can be used, the best first: one at least.
     fn candidates(&self) -> Result<Vec<Candidate>, SelectError> {
+        let subnet = match &self.seat.subnet {
+            None => None,
+            Some(text) => Some(Subnet::parse(text).ok_or_else(|| SelectError::no_subnet(text))?),
+        };
         let mut ordered: Vec<_> = match &self.selector.name {
             None => self.devices.iter().collect(),
             Some(name) => match self.devices.iter().find(|device| device.name == *name) {
@@ -165,7 +171,10 @@ impl Search<'_> {
         };
         ordered.sort_by_key(|device| (device.emulated, &device.name));
         let (mut candidates, mut failures) = (Vec::new(), Vec::new());
-        for attempt in ordered.into_iter().flat_map(|device| self.device(device)) {
+        for attempt in ordered
+            .into_iter()
+            .flat_map(|device| self.device(device, subnet))
+        {
             match attempt {
                 Ok(candidate) => candidates.push(candidate),
                 Err(failure) => failures.push(failure),
@@ -180,9 +189,13 @@ impl Search<'_> {
     }
 
     /// Of each of its ports that is asked for, whether it can be used.
-    fn device(&self, device: &RdmaDevice) -> Vec<Result<Candidate, SelectError>> {
+    fn device(
+        &self,
+        device: &RdmaDevice,
+        subnet: Option<Subnet>,
+    ) -> Vec<Result<Candidate, SelectError>> {
         let candidate = |port: &Port| {
-            let choice = self.port(device, port)?;
+            let choice = self.port(device, port, subnet)?;
             let fabric = self.seat.fabric(port, &choice);
             Ok(Candidate {
                 merit: Merit::new(device, port, fabric, &self.seat.nearness),
@@ -199,7 +212,12 @@ impl Search<'_> {
         }
     }
 
-    fn port(&self, device: &RdmaDevice, port: &Port) -> Result<Choice, SelectError> {
+    fn port(
+        &self,
+        device: &RdmaDevice,
+        port: &Port,
+        subnet: Option<Subnet>,
+    ) -> Result<Choice, SelectError> {
         let place = format!("{} port {}", device.name, port.number);
         if device.iwarp {
             return Err(SelectError::unsupported(
@@ -220,12 +238,28 @@ impl Search<'_> {
                 ));
             }
             (_, Some(index)) => Some(named_gid(&place, port, index)?),
-            (LinkLayer::InfiniBand, _) => port.gids.iter().find(|entry| entry.index == 0).cloned(),
+            (LinkLayer::InfiniBand, _) => {
+                let first = port.gids.iter().find(|entry| entry.index == 0).cloned();
+                if let Some(subnet) = subnet
+                    && !first
+                        .as_ref()
+                        .is_some_and(|entry| subnet.contains(entry.gid))
+                {
+                    return Err(self.outside(&place, port));
+                }
+                first
+            }
             (LinkLayer::Ethernet, _) => {
-                let best = best_gid(port, |_| true)
-                    .ok_or_else(|| SelectError::no_roce_v2(&place, device, port))?;
+                let inside = |gid| subnet.is_none_or(|subnet| subnet.contains(gid));
+                let best = self.best_gid(port, inside);
+                let best = best.ok_or_else(|| match roce_v2(port).next() {
+                    None => SelectError::no_roce_v2(&place, device, port),
+                    Some(_) => self.outside(&place, port),
+                })?;
                 let family = Family::from(best.gid);
-                second_gid = best_gid(port, |other| other != family);
+                second_gid = self.best_gid(port, |gid| Family::from(gid) != family && inside(gid));
+                // Peers may prefer it, so it must not be worse.
+                second_gid.take_if(|second| self.is_here(&best) && !self.is_here(second));
                 Some(best)
             }
         };
@@ -238,6 +272,36 @@ impl Search<'_> {
             gid,
             second_gid,
         })
+    }
+
+    /// The best GID of RoCE v2 among those that are wanted. Of those of one kind, one on a network of its network device
+    /// comes first, because another namespace may have a device of the same name.
+    fn best_gid(&self, port: &Port, wanted: impl Fn(Gid) -> bool) -> Option<GidEntry> {
+        let networks = &self.seat.networks;
+        let rank = |entry: &&GidEntry| {
+            let kind = match (Family::from(entry.gid), entry.gid.is_unicast_link_local()) {
+                (Family::Ipv4, _) => 0,
+                (Family::Ipv6, false) => 1,
+                (Family::Ipv6, true) => 2,
+            };
+            let netdev = entry.netdev.as_deref();
+            let network = netdev.and_then(|netdev| networks.of(netdev, entry.gid));
+            (!self.is_here(entry), kind, network.is_none(), entry.index)
+        };
+        let wanted = roce_v2(port).filter(|entry| wanted(entry.gid));
+        wanted.min_by_key(rank).cloned()
+    }
+
+    /// Whether the GID's network device is of this network namespace, as far as that is known.
+    fn is_here(&self, entry: &GidEntry) -> bool {
+        let netdev = entry.netdev.as_deref();
+        netdev.is_none_or(|netdev| self.seat.networks.has(netdev))
+    }
+
+    /// Of a port that has no GID in the subnet that was asked for.
+    fn outside(&self, place: &str, port: &Port) -> SelectError {
+        let subnet = self.seat.subnet.as_deref().unwrap_or_default();
+        SelectError::outside(place, subnet, port)
     }
 
     fn active(&self) -> Vec<String> {
@@ -257,19 +321,6 @@ fn named_gid(place: &str, port: &Port, index: u8) -> Result<GidEntry, SelectErro
         return Err(SelectError::gid_type(place, index, roce_v2(port)));
     }
     Ok(entry.clone())
-}
-
-/// The best GID of RoCE v2 among those of the families that are wanted.
-fn best_gid(port: &Port, wanted: impl Fn(Family) -> bool) -> Option<GidEntry> {
-    let rank = |gid: Gid| match (Family::from(gid), gid.is_unicast_link_local()) {
-        (Family::Ipv4, _) => 0,
-        (Family::Ipv6, false) => 1,
-        (Family::Ipv6, true) => 2,
-    };
-    roce_v2(port)
-        .filter(|entry| wanted(entry.gid.into()))
-        .min_by_key(|entry| (rank(entry.gid), entry.index))
-        .cloned()
 }
 
 fn roce_v2(port: &Port) -> impl Iterator<Item = &GidEntry> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{GidEntry, LinkLayer, Port, RdmaDevice};
+use super::{GidEntry, LinkLayer, Port, RdmaDevice, SUBNET};
 use crate::Error;
 use crate::error::{IfKnown, SOFT, TCP};
 
@@ -152,6 +152,32 @@ impl SelectError {
                 )),
             ),
         }
+    }
+
+    pub(super) fn no_subnet(text: &str) -> Self {
+        Self::new(
+            Subject::Request,
+            format!("{SUBNET}={text} is not a subnet"),
+            Some("the form is ADDRESS/BITS, as in 10.1.0.0/16 or fec0:0:0:1::/64".to_owned()),
+        )
+    }
+
+    /// Of a port without a GID in the subnet that the environment names.
+    pub(super) fn outside(place: &str, subnet: &str, port: &Port) -> Self {
+        let gids: Vec<_> = port
+            .gids
+            .iter()
+            .map(|entry| entry.gid.to_string())
+            .collect();
+        let gids = match gids.is_empty() {
+            true => "none".to_owned(),
+            false => gids.join(", "),
+        };
+        Self::new(
+            Subject::Ports,
+            format!("{place} has no GID in {SUBNET}={subnet}"),
+            Some(format!("its GIDs: {gids}")),
+        )
     }
 
     /// Of what was looked at, each has something in the way.

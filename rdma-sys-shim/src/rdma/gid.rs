@@ -1,7 +1,7 @@
 //! GIDs: the addresses of RDMA ports.
 
 use std::fmt;
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 
 /// The address of a port, which has the form of an IPv6 address, or of an IPv4-mapped one.
 pub type Gid = Ipv6Addr;
@@ -55,9 +55,65 @@ impl From<Gid> for Family {
     }
 }
 
+/// The variable that leaves GIDs of one subnet to the choice.
+pub const SUBNET: &str = "TRANSOM_RDMA_SUBNET";
+
+/// Some GIDs: an IP network, or an InfiniBand subnet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Subnet {
+    address: u128,
+    mask: u128,
+}
+
+impl Subnet {
+    /// From `ADDRESS/BITS`, of IPv4 or IPv6; a subnet has no bits behind its first so many.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (address, bits) = text.trim().split_once('/')?;
+        let bits: u32 = bits.parse().ok()?;
+        let (address, bits) = match address.parse().ok()? {
+            IpAddr::V4(address) if bits <= 32 => (address.to_ipv6_mapped(), 96 + bits),
+            IpAddr::V6(address) if bits <= 128 => (address, bits),
+            _ => return None,
+        };
+        let mask = u128::MAX.checked_shl(128 - bits).unwrap_or(0);
+        let address = address.to_bits();
+        (address & !mask == 0).then_some(Self { address, mask })
+    }
+
+    pub(super) fn contains(&self, gid: Gid) -> bool {
+        gid.to_bits() & self.mask == self.address
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_subnet_contains_the_gids_with_its_first_bits() {
+        for (text, inside, outside) in [
+            ("10.1.0.0/16", "::ffff:10.1.2.3", "::ffff:10.2.0.1"),
+            ("10.1.2.3/32", "::ffff:10.1.2.3", "::ffff:10.1.2.4"),
+            ("0.0.0.0/0", "::ffff:10.1.2.3", "2001:db8::1"),
+            (" fec0:0:0:1::/64 ", "fec0:0:0:1:9803:9b03:0:1", "fe80::1"),
+        ] {
+            let subnet = Subnet::parse(text).unwrap();
+            assert!(subnet.contains(inside.parse().unwrap()), "{text}");
+            assert!(!subnet.contains(outside.parse().unwrap()), "{text}");
+        }
+        assert!(Subnet::parse("::/0").is_some_and(|all| all.contains(Gid::LOCALHOST)));
+        for wrong in [
+            "",
+            "10.1.0.0",
+            "10.1.0.1/16",
+            "10.1.0.0/33",
+            "fe80::/129",
+            "eth0/8",
+            "10.1.0.0/x",
+        ] {
+            assert_eq!(Subnet::parse(wrong), None, "{wrong:?}");
+        }
+    }
 
     #[test]
     fn a_mapped_gid_is_of_ipv4_and_all_others_of_ipv6() {

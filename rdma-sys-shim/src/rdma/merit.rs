@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::path::Path;
 
-use super::{Choice, LinkLayer, NODES, Nearness, Networks, PROC_NET, Port, RdmaDevice};
+use super::{Choice, LinkLayer, NODES, Nearness, Networks, PROC_NET, Port, RdmaDevice, SUBNET};
 
 /// From where a device is chosen: where the process runs, and which of those it is that choose alike.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub struct Seat {
     pub(super) nearness: Nearness,
     pub(super) networks: Networks,
     pub(super) position: u32,
+    /// The subnet to which the choice is restricted, as the user wrote it.
+    pub(super) subnet: Option<String>,
 }
 
 impl Seat {
@@ -22,13 +24,20 @@ impl Seat {
             nearness: Nearness::read(&path(NODES), processors),
             networks: Networks::read(&path(PROC_NET)),
             position: 0,
+            subnet: None,
         }
     }
 
-    /// On this machine.
+    /// On this machine, as the environment says.
     #[must_use]
     pub fn here(processors: &[u32]) -> Self {
-        Self::read(Path::new("/"), processors)
+        Self::read(Path::new("/"), processors).with_subnet(std::env::var(SUBNET).ok())
+    }
+
+    /// Restricted to GIDs of this subnet, as [`SUBNET`] takes it.
+    #[must_use]
+    pub fn with_subnet(self, subnet: Option<String>) -> Self {
+        Self { subnet, ..self }
     }
 
     /// As the one with this number among those that choose alike.

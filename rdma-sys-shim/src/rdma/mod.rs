@@ -16,7 +16,7 @@ pub use choose::{
     Choice, DefaultPrefix, alternatives, choose, default_prefix, selector, standings,
 };
 pub use error::{SelectError, Subject};
-pub use gid::{Family, Gid, GidEntry, GidType};
+pub use gid::{Family, Gid, GidEntry, GidType, SUBNET};
 pub(crate) use limits::capabilities;
 pub use limits::{SEND_QUEUE, VerbsLimits, queue_bytes};
 pub use merit::{Seat, Standing};

@@ -9,9 +9,12 @@ use super::sysfs::text;
 /// Where the kernel shows them.
 pub const PROC_NET: &str = "/proc/net";
 
-/// The networks that network devices are on.
+/// The network devices of this network namespace, and the networks that they are on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Networks(Vec<Network>);
+pub struct Networks {
+    netdevs: Vec<String>,
+    networks: Vec<Network>,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Network {
@@ -28,16 +31,26 @@ impl Networks {
     /// Those shown under `net` (of this machine: [`PROC_NET`]). What cannot be read is left out.
     #[must_use]
     pub fn read(net: &Path) -> Self {
-        let routes = text(&net.join("route")).unwrap_or_default();
-        let addresses = text(&net.join("if_inet6")).unwrap_or_default();
+        let read = |file| text(&net.join(file)).unwrap_or_default();
+        let (netdevs, routes, addresses) = (read("dev"), read("route"), read("if_inet6"));
+        let name = |line: &str| Some(line.split_once(':')?.0.trim().to_owned());
         let found = routes.lines().filter_map(route);
-        Self(found.chain(addresses.lines().filter_map(address)).collect())
+        Self {
+            netdevs: netdevs.lines().filter_map(name).collect(),
+            networks: found.chain(addresses.lines().filter_map(address)).collect(),
+        }
+    }
+
+    /// Whether the network device is of this network namespace, as far as that is known. A port's table has the GIDs of
+    /// all namespaces.
+    pub(super) fn has(&self, netdev: &str) -> bool {
+        self.netdevs.is_empty() || self.netdevs.iter().any(|known| known == netdev)
     }
 
     /// The network of an address of a network device: which it is, in an order of its own.
     pub(super) fn of(&self, netdev: &str, gid: Gid) -> Option<u128> {
         let address = gid.to_bits();
-        self.0
+        self.networks
             .iter()
             .filter(|network| network.netdev == netdev)
             .filter(|network| address & network.mask == network.address)
@@ -103,11 +116,18 @@ short
 fe8000000000000000fc00fffe000001 04 40 20 80     eth0
 nonsense
 ";
+    const NETDEVS: &str = "\
+Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
+    lo:       0       0    0    0    0     0          0         0        0       0    0    0    0     0       0          0
+  eth0: 5188810   31284    0    0    0     0          0         0 25129386   33125    0    0    0     0       0          0
+";
 
     fn networks() -> Networks {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("route"), ROUTES).unwrap();
         fs::write(folder.path().join("if_inet6"), ADDRESSES).unwrap();
+        fs::write(folder.path().join("dev"), NETDEVS).unwrap();
         Networks::read(folder.path())
     }
 
@@ -128,6 +148,16 @@ nonsense
         let six = of("eth0", "2001:db8:1::7");
         assert!(six.is_some() && six != of("eth1", "2001:db8:2::7"));
         assert_eq!(of("eth1", "2001:db8:1::7"), None);
+    }
+
+    #[test]
+    fn network_devices_of_other_namespaces_are_none_of_this_one() {
+        let networks = networks();
+        assert_eq!(
+            ["eth0", "lo", "eth1", "face |bytes"].map(|name| networks.has(name)),
+            [true, true, false, false]
+        );
+        assert!(Networks::default().has("eth1"), "nothing is known");
     }
 
     #[test]

@@ -60,6 +60,7 @@ impl Machine {
     /// From where this process chooses a device.
     pub(super) fn seat(&self) -> Seat {
         Seat::read(&self.root, &oversubscription::allowed())
+            .with_subnet(std::env::var(rdma::SUBNET).ok())
     }
 
     pub(super) fn rdma_devices(&self) -> Vec<RdmaDevice> {

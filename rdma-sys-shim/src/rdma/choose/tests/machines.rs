@@ -309,6 +309,98 @@ fn two_fabrics_whose_managers_have_one_lid_are_not_shared_out_where_ports_have_o
     assert_eq!(machine.default_prefix().unwrap().common_lid, Some(5));
 }
 
+/// A port with GIDs in its table from index 1 on, each of a network device, and the network devices of this namespace.
+fn with_gids(gids: &[(&str, &str)], netdevs: &[&str]) -> Machine {
+    let machine = Machine::new(1);
+    machine.roce("mlx5_0", 0, EDR, 1);
+    let port = format!("{CLASS}/mlx5_0/ports/1");
+    fs::remove_file(machine.0.path().join(&port[1..]).join("gids/3")).unwrap();
+    for (index, (gid, netdev)) in (1..).zip(gids) {
+        machine.put(&format!("{port}/gids/{index}"), gid);
+        machine.put(&format!("{port}/gid_attrs/types/{index}"), "RoCE v2");
+        machine.put(&format!("{port}/gid_attrs/ndevs/{index}"), netdev);
+    }
+    let lines = netdevs.iter().map(|name| format!("{name}: 0 0\n"));
+    machine.put("/proc/net/dev", lines.collect::<String>());
+    machine
+}
+
+impl Machine {
+    fn gids(&self, subnet: Option<&str>) -> Result<(Option<u8>, Option<u8>), String> {
+        let seat = Seat::read(self.0.path(), &[0]).with_subnet(subnet.map(str::to_owned));
+        let chosen = choose(&self.devices(), &Selector::default(), &seat);
+        let chosen = chosen.map_err(|error| error.to_string())?;
+        let second = chosen.second_gid.as_ref().map(|entry| entry.index);
+        Ok((chosen.gid_index(), second))
+    }
+}
+
+#[test]
+fn gids_of_other_network_namespaces_come_last() {
+    let table = [
+        ("::ffff:192.0.2.1", "veth7"),
+        ("fe80::1", "eth0"),
+        ("2001:db8::1", "eth0"),
+        ("::ffff:10.1.0.9", "eth0.100"),
+    ];
+    let gids = |netdevs: &[&str]| with_gids(&table, netdevs).gids(None).unwrap();
+    assert_eq!(gids(&["lo", "eth0", "eth0.100"]), (Some(4), Some(3)));
+    assert_eq!(
+        gids(&["lo", "eth0"]),
+        (Some(3), None),
+        "IPv6, before IPv4 elsewhere"
+    );
+    assert_eq!(gids(&["lo"]), (Some(1), Some(3)), "none is here");
+    assert_eq!(gids(&[]), (Some(1), Some(3)), "nothing is known");
+    // Of a device of the same name in another namespace: an address of no network that this one is on.
+    let twice = [
+        ("::ffff:172.16.0.5", "net_mlx5_0"),
+        ("::ffff:10.1.0.9", "net_mlx5_0"),
+    ];
+    let machine = with_gids(&twice, &["lo", "net_mlx5_0"]);
+    assert_eq!(machine.gids(None), Ok((Some(2), None)));
+}
+
+#[test]
+fn a_subnet_that_is_named_restricts_the_choice() {
+    let table = [
+        ("::ffff:10.1.0.1", "eth0"),
+        ("::ffff:10.2.0.1", "eth0.2"),
+        ("2001:db8::1", "eth0"),
+    ];
+    let machine = with_gids(&table, &["eth0", "eth0.2"]);
+    assert_eq!(machine.gids(Some("10.2.0.0/16")), Ok((Some(2), None)));
+    assert_eq!(machine.gids(Some("2001:db8::/32")), Ok((Some(3), None)));
+    assert_eq!(
+        machine.gids(Some("10.3.0.0/16")).unwrap_err(),
+        "mlx5_0 port 1 has no GID in TRANSOM_RDMA_SUBNET=10.3.0.0/16 (its GIDs: ::ffff:10.1.0.1, ::ffff:10.2.0.1, \
+         2001:db8::1)"
+    );
+    let malformed = machine.gids(Some("10.3.0.0")).unwrap_err();
+    assert!(
+        malformed.starts_with("TRANSOM_RDMA_SUBNET=10.3.0.0 is not a subnet (the form is"),
+        "{malformed}"
+    );
+    // A GID that is named is taken.
+    let seat = Seat::default().with_subnet(Some("10.3.0.0/16".to_owned()));
+    let named = choose(&machine.devices(), &"mlx5_0:1:2".parse().unwrap(), &seat).unwrap();
+    assert_eq!(named.gid_index(), Some(2));
+
+    let machine = Machine::new(1);
+    machine.infiniband("mlx5_0", 0, EDR);
+    machine.infiniband("mlx5_1", 0, EDR);
+    machine.put(
+        &format!("{CLASS}/mlx5_1/ports/1/gids/0"),
+        "fec0:0:0:2:9803:9b03:0:1",
+    );
+    let taken = |subnet: &str| {
+        let seat = Seat::read(machine.0.path(), &[0]).with_subnet(Some(subnet.to_owned()));
+        choose(&machine.devices(), &Selector::default(), &seat).map(|choice| choice.device)
+    };
+    assert_eq!(taken("fec0:0:0:2::/64").unwrap(), "mlx5_1");
+    assert!(taken("fec0:0:0:3::/64").is_err());
+}
+
 #[test]
 fn where_nothing_is_known_of_networks_nodes_and_rates_the_first_name_is_taken_by_all() {
     let machine = Machine::new(1);
