@@ -9,6 +9,18 @@ use super::{Gid, GidEntry, GidType, LinkLayer, Port, RdmaDevice};
 /// Where the kernel shows RDMA devices.
 pub const CLASS: &str = "/sys/class/infiniband";
 
+/// Where the kernel shows what administrators have set for connections that its connection manager makes.
+pub const CONNECTION_MANAGER: &str = "/sys/kernel/config/rdma_cm";
+
+/// The traffic class that an administrator has set for a RoCE port, shown under `folder` (of this machine:
+/// [`CONNECTION_MANAGER`]). Zero stands there for none.
+#[must_use]
+pub fn traffic_class(folder: &Path, device: &str, port: u8) -> Option<u8> {
+    let file = format!("{device}/ports/{port}/default_roce_tos");
+    let class = text(&folder.join(file))?.parse().ok()?;
+    (class != 0).then_some(class)
+}
+
 /// The devices shown under `class` (of this machine: [`CLASS`]), by name.
 #[must_use]
 pub fn read(class: &Path) -> Vec<RdmaDevice> {
@@ -202,6 +214,21 @@ mod tests {
         assert_eq!(ports[0].state, "INIT");
         assert_eq!((ports[0].lid, ports[0].sm_lid), (0x1f, 1));
         assert_eq!(ports[0].netdev, None);
+    }
+
+    #[test]
+    fn a_traffic_class_that_an_administrator_has_set_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        for (port, class) in [(1, "104"), (2, "0"), (3, "256")] {
+            put(
+                root,
+                &format!("mlx5_0/ports/{port}/default_roce_tos"),
+                class,
+            );
+        }
+        let classes = [1, 2, 3, 4].map(|port| traffic_class(root, "mlx5_0", port));
+        assert_eq!(classes, [Some(104), None, None, None]);
     }
 
     #[test]

@@ -1,15 +1,16 @@
 //! One port of an open device, with what all connections over it share.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use super::events::{self, Fault, Trouble};
 use super::memory::{Pinned, Regions};
-use super::objects::{Context, PortAttributes, ProtectionDomain};
+use super::objects::{Context, PortAttributes, ProtectionDomain, Qos};
 use super::port::{Families, OwnGid, OwnPort, Transport};
 use super::rings::Rings;
 use super::settings::Settings;
 use crate::Result;
-use crate::rdma::{Choice, Gid};
+use crate::rdma::{self, Choice, Gid};
 
 /// The length of an atomic's answer.
 const WORD: usize = 8;
@@ -54,9 +55,14 @@ impl Adapter {
         for own in second.into_iter().chain([first]) {
             gids.insert(own.gid, own);
         }
+        let transport = Transport::of(choice);
+        let traffic_class = settings.traffic_class.unwrap_or_else(|| {
+            let folder = Path::new(rdma::CONNECTION_MANAGER);
+            transport.traffic_class(rdma::traffic_class(folder, &choice.device, port.number))
+        });
         let own = OwnPort {
             number: port.number,
-            transport: Transport::of(choice),
+            transport,
             gids,
             lid: port.lid,
             needs_gid: port.needs_gid,
@@ -64,7 +70,10 @@ impl Adapter {
                 Some(key) => context.partition(port.number, key)?,
                 None => context.first_partition(port.number),
             },
-            qos: settings.qos,
+            qos: Qos {
+                traffic_class,
+                ..settings.qos
+            },
         };
         let domain = ProtectionDomain::new(&context)?;
         let has_atomics = context.has_atomics();

@@ -30,6 +30,15 @@ impl Transport {
         self != Self::InfiniBand || from.to_bits() >> 64 != to.to_bits() >> 64
     }
 
+    /// The traffic class of packets for which nobody has set one. That of RoCE v2 is DSCP 26 for packets that switches
+    /// may mark as congested: what vendors' guides make lossless, and UCX sends.
+    pub(super) fn traffic_class(self, of_port: Option<u8>) -> u8 {
+        match self {
+            Self::RoceV2 => of_port.unwrap_or(106),
+            Self::InfiniBand | Self::RoceV1 => 0,
+        }
+    }
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::InfiniBand => "InfiniBand",
@@ -316,6 +325,13 @@ mod tests {
                 (global, 3 * global)
             );
         }
+    }
+
+    #[test]
+    fn the_traffic_class_of_roce_v2_is_the_ports_or_that_of_lossless_networks() {
+        assert_eq!(Transport::RoceV2.traffic_class(Some(104)), 104);
+        let unset = Transport::ALL.map(|transport| transport.traffic_class(None));
+        assert_eq!(unset, [0, 0, 106]);
     }
 
     #[test]

@@ -20,6 +20,9 @@ pub(super) struct Settings {
     pub(super) send_queue: u32,
     /// The key of the partition; `None`: the first of the port's table.
     pub(super) partition: Option<u16>,
+    /// `None`: that of the port.
+    pub(super) traffic_class: Option<u8>,
+    /// But for the traffic class.
     pub(super) qos: Qos,
 }
 
@@ -29,6 +32,7 @@ const TIMEOUT: u8 = 18;
 const RETRIES: u8 = 6;
 const LEAST_SEND_QUEUE: u32 = 64;
 const COPIED: u32 = 16 << 10;
+const TRAFFIC_CLASS: &str = "TRANSOM_RDMA_TRAFFIC_CLASS";
 
 impl Settings {
     /// How long a peer's device is silent before it counts as gone.
@@ -95,12 +99,17 @@ impl Settings {
             number(name, default.into(), least, most).map(|number| number as u8)
         };
         let partition = number("TRANSOM_RDMA_PKEY", 0, 1, 0xffff)?;
+        let traffic_class = match variable(TRAFFIC_CLASS) {
+            None => None,
+            Some(_) => Some(small(TRAFFIC_CLASS, 0, 0, 255)?),
+        };
         Ok(Self {
+            traffic_class,
             partition: (partition != 0).then_some(partition as u16),
             qos: Qos {
                 level: small("TRANSOM_RDMA_SERVICE_LEVEL", qos.level, 0, 15)?,
-                traffic_class: small("TRANSOM_RDMA_TRAFFIC_CLASS", qos.traffic_class, 0, 255)?,
                 hop_limit: small("TRANSOM_RDMA_HOP_LIMIT", qos.hop_limit, 1, 255)?,
+                ..qos
             },
             timeout: number("TRANSOM_RDMA_TIMEOUT", TIMEOUT.into(), 1, 22)? as u8,
             retries: number("TRANSOM_RDMA_RETRIES", RETRIES.into(), 0, 6)? as u8,
@@ -159,6 +168,7 @@ mod tests {
         );
         type Setting = fn(Settings) -> i64;
         assert_eq!((defaults.partition, defaults.qos), (None, Qos::default()));
+        assert_eq!(defaults.traffic_class, None);
         let limits: [(_, Setting, [_; 2]); 8] = [
             ("TIMEOUT", |kept| kept.timeout.into(), [1, 22]),
             ("RETRIES", |kept| kept.retries.into(), [0, 6]),
@@ -172,7 +182,7 @@ mod tests {
             ("SERVICE_LEVEL", |kept| kept.qos.level.into(), [0, 15]),
             (
                 "TRAFFIC_CLASS",
-                |kept| kept.qos.traffic_class.into(),
+                |kept| kept.traffic_class.unwrap_or(1).into(),
                 [0, 255],
             ),
             ("HOP_LIMIT", |kept| kept.qos.hop_limit.into(), [1, 255]),
