@@ -120,9 +120,11 @@ impl<'e> Chain<'e> {
             }
         }
         let pair = self.queue.pair();
-        let most = pair.map_or(1, |pair| pair.limits().elements as usize);
+        let granted = pair.map_or(1, |pair| pair.limits().elements);
+        let of_reads = self.endpoint.adapter.context.attributes().max_sge_rd;
         let longest = self.endpoint.longest();
-        let (count, len) = fitting(pieces, most.min(ELEMENTS), longest);
+        let most = most_elements(self.operation, granted, of_reads);
+        let (count, len) = fitting(pieces, most, longest);
         let pieces = &pieces[..count];
         if count < 2 {
             return Ok(0);
@@ -274,6 +276,15 @@ impl<'e> Chain<'e> {
     }
 }
 
+/// How many pieces of memory a request can name: a read at most `of_reads`, a limit of its own on some devices.
+fn most_elements(operation: Operation, granted: u32, of_reads: i32) -> usize {
+    let granted = (granted as usize).min(ELEMENTS);
+    match operation {
+        Operation::Read => granted.min(of_reads.max(1) as usize),
+        _ => granted,
+    }
+}
+
 /// How many of the first pieces, at most `most`, are together no longer than `limit`; and how long.
 fn fitting(pieces: &[LocalPiece], most: usize, limit: usize) -> (usize, usize) {
     let (mut count, mut len) = (0, 0);
@@ -285,4 +296,26 @@ fn fitting(pieces: &[LocalPiece], most: usize, limit: usize) -> (usize, usize) {
         count += 1;
     }
     (count, len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_names_no_more_pieces_than_the_device_takes_of_reads() {
+        for (granted, of_reads, reads, writes) in [
+            (12, 30, 12, 12),
+            (12, 4, 4, 12),
+            (3, 30, 3, 3),
+            (30, 30, ELEMENTS, ELEMENTS),
+            (12, 0, 1, 12),
+        ] {
+            let most = |operation| most_elements(operation, granted, of_reads);
+            assert_eq!(
+                (most(Operation::Read), most(Operation::Write)),
+                (reads, writes)
+            );
+        }
+    }
 }

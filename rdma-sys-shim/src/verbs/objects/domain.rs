@@ -1,5 +1,6 @@
 //! Protection domains and the memory that is registered in them.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,7 +12,7 @@ use crate::{Error, Result};
 
 pub(crate) struct ProtectionDomain {
     raw: Handle<ffi::ibv_pd>,
-    _context: Arc<Context>,
+    context: Arc<Context>,
 }
 
 impl ProtectionDomain {
@@ -21,7 +22,7 @@ impl ProtectionDomain {
             .ok_or_else(|| Error::last_os("allocating a protection domain"))?;
         Ok(Arc::new(Self {
             raw,
-            _context: context.clone(),
+            context: context.clone(),
         }))
     }
 
@@ -59,7 +60,12 @@ impl MemoryRegion {
             let made = ffi::ibv_reg_mr(domain.raw(), base.cast(), len, access.0 as i32);
             Handle::new(made, ffi::ibv_dereg_mr)
         };
-        let raw = raw.ok_or_else(|| refusal(base, len))?;
+        let raw = raw.ok_or_else(|| {
+            let source = io::Error::last_os_error();
+            let most = domain.context.attributes().max_mr_size;
+            let limits = (system::limit(libc::RLIMIT_MEMLOCK), most);
+            refusal(base, len, source, limits, domain.context.name())
+        })?;
         // SAFETY: a live region; libibverbs does not change its keys.
         let (lkey, rkey) = unsafe { ((*raw.raw()).lkey, (*raw.raw()).rkey) };
         REGISTERED.fetch_add(len as u64, Ordering::Relaxed);
@@ -95,9 +101,15 @@ impl Drop for MemoryRegion {
 }
 
 /// Why memory was not registered. The limit of locked memory shows itself as "cannot allocate", and
-/// memory without the rights as "bad address".
-fn refusal(base: *mut u8, len: usize) -> Error {
-    let source = std::io::Error::last_os_error();
+/// memory without the rights as "bad address". `limits`: of locked memory, and of what the device takes in one region.
+fn refusal(
+    base: *mut u8,
+    len: usize,
+    source: io::Error,
+    limits: (u64, u64),
+    device: &str,
+) -> Error {
+    let (limit, most) = limits;
     if source.raw_os_error() == Some(libc::EFAULT) {
         return Error::BadMemory {
             address: base.addr(),
@@ -105,7 +117,13 @@ fn refusal(base: *mut u8, len: usize) -> Error {
             reason: "not all of it is mapped, with the rights that the device needs there",
         };
     }
-    let limit = system::limit(libc::RLIMIT_MEMLOCK);
+    // Of drivers that do not say, this is 0.
+    if most != 0 && len as u64 > most {
+        let call = format!(
+            "registering {len} bytes at {base:p}, of which {device} takes {most} in one region,"
+        );
+        return Error::os(call, source).with_remedy("make several smaller windows");
+    }
     if source.raw_os_error() == Some(libc::ENOMEM) && limit != libc::RLIM_INFINITY {
         return Error::LockedMemory {
             len,
@@ -114,4 +132,33 @@ fn refusal(base: *mut u8, len: usize) -> Error {
         };
     }
     Error::os(format!("registering {len} bytes at {base:p}"), source)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_memory_is_explained_by_what_stands_in_its_way() {
+        let text = |code, len, limits| {
+            let source = io::Error::from_raw_os_error(code);
+            refusal(std::ptr::null_mut(), len, source, limits, "mlx5_0").to_string()
+        };
+        let unlimited = libc::RLIM_INFINITY;
+        for (code, limit) in [(libc::EINVAL, unlimited), (libc::ENOMEM, 64 << 10)] {
+            let text = text(code, 5 << 30, (limit, 4 << 30));
+            let words = "registering 5368709120 bytes at 0x0, of which mlx5_0 takes 4294967296 in one region, failed: ";
+            assert!(text.starts_with(words), "{text}");
+            assert!(text.ends_with("(make several smaller windows)"), "{text}");
+        }
+        for most in [0, 4 << 30, u64::MAX] {
+            let text = text(libc::ENOMEM, 4 << 30, (64 << 10, most));
+            assert!(
+                text.contains("the limit of locked memory is 64 KiB"),
+                "{text}"
+            );
+        }
+        let text = text(libc::EFAULT, 5 << 30, (64 << 10, 4 << 30));
+        assert!(text.contains("not all of it is mapped"), "{text}");
+    }
 }
