@@ -2,7 +2,6 @@
 //! without an epoch of its own. Not in MPI.
 
 use std::cell::Cell;
-use std::sync::atomic::Ordering;
 
 use rdma_sys_shim::Ticket;
 use rdma_sys_shim::memory::copy;
@@ -15,6 +14,7 @@ use crate::datatype::Row;
 use crate::error::{Error, Misuse, PeerError, Result};
 use crate::liveness::Awaited;
 use crate::memory::displacement::Displacement;
+use crate::memory::word::SharedWord;
 use crate::peers::not_forked;
 use crate::terms::Aim;
 use crate::wait::Verdict;
@@ -166,7 +166,7 @@ impl Window {
     #[inline]
     fn raised(&self, counter: u32) -> u64 {
         let word = self.block.word(self.layout.notification(counter));
-        word.load(Ordering::Acquire)
+        word.observe()
     }
 
     #[inline]

@@ -9,6 +9,7 @@ use crate::error::{Error, PeerError, Result};
 use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, LINE};
 use crate::memory::remote::{RemoteMemory, RemoteWord};
+use crate::memory::word::SharedWord;
 
 const RING: u64 = 8 << 10;
 /// The receiver says how far it has read at every multiple of this: the sender is not out of room
@@ -103,10 +104,7 @@ impl Pipe {
         blocks: &Column<u64>,
         bytes: &mut [u8],
     ) -> Result<usize> {
-        let written = self
-            .block
-            .word(self.at + WRITTEN_AT)
-            .load(Ordering::Acquire);
+        let written = self.block.word(self.at + WRITTEN_AT).observe();
         let start = self.received % RING;
         let unread = written
             .checked_sub(self.received)

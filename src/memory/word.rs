@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use rdma_sys_shim::memory::before_flag;
+use rdma_sys_shim::memory::{after_flag, before_flag};
 
 use crate::error::Result;
 
@@ -11,7 +11,7 @@ pub(crate) trait SharedWord {
     /// Stores, behind all that this thread stored before.
     fn publish(&self, value: u64);
 
-    /// Loads, ahead of all that this thread loads after.
+    /// Loads, ahead of all that this thread loads after, also if a device has written it.
     fn observe(&self) -> u64;
 
     /// Loads what a read-modify-write may follow on.
@@ -64,7 +64,9 @@ macro_rules! shared_word {
 
             #[inline(always)]
             fn observe(&self) -> u64 {
-                self.load(Ordering::Acquire)
+                let value = self.load(Ordering::Acquire);
+                after_flag();
+                value
             }
 
             #[inline(always)]

@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::liveness::Polls;
 use crate::memory::control::LocalWord;
 use crate::memory::remote::{RemoteMemory, RemoteWord};
+use crate::memory::word::SharedWord;
 
 /// The other ranks, as far as they are used; nothing is allocated before the first one is.
 #[derive(Default)]
@@ -173,7 +174,7 @@ impl Pair {
     /// opened to it.
     #[inline]
     pub(crate) fn has_completed(&self) -> bool {
-        self.completed.atomic().load(Ordering::Acquire) >= self.posted()
+        self.completed.atomic().observe() >= self.posted()
     }
 
     /// Tells the other rank that all access epochs so far are complete: behind everything that this rank did to it,

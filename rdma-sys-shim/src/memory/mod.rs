@@ -90,6 +90,17 @@ pub fn before_flag() {
     testkit::before_flag();
 }
 
+/// To be called behind a load of a word that a device may have written, ahead of loads of what it wrote before that. The
+/// acquire loads of aarch64 are ordered with respect to processors; devices may be of a larger domain.
+#[inline(always)]
+pub fn after_flag() {
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a barrier touches no memory, no register and no flag.
+    unsafe {
+        std::arch::asm!("dmb oshld", options(nostack, preserves_flags));
+    }
+}
+
 /// Asks for the cache line at `at`, which will be written to soon. A hint, for any address.
 #[inline(always)]
 pub fn prefetch_for_write(at: *const u8) {
