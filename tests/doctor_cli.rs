@@ -181,3 +181,78 @@ fn limits_of_the_shell_are_seen() {
     );
     assert!(line.contains(" -> "), "{line}");
 }
+
+/// The output of a self-test, which ends with this code.
+#[track_caller]
+fn self_test(args: &[&str], code: i32) -> String {
+    let output = doctor(&[&["--self-test"], args].concat()).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{text}{errors}");
+    text
+}
+
+#[test]
+fn a_self_test_tries_each_device_between_two_ranks_both_ways() {
+    let text = self_test(&[], 0);
+    let lines: Vec<_> = text.lines().map(parse).collect();
+    for device in ["soft", "tcp"] {
+        for check in [
+            "data",
+            "atomics",
+            "sums",
+            "atomic domain",
+            "order (write, store)",
+            "order (write, atomic)",
+            "bandwidth",
+        ] {
+            let [first, second] = [0, 1].map(|rank| format!("rank {rank} ({device})"));
+            let ways = [
+                format!("{first} to {second}: "),
+                format!("{second} to {first}: "),
+            ];
+            for way in ways {
+                let made = lines.iter();
+                let made = made.filter(|line| line.1 == check && line.2.starts_with(&way));
+                // Of atomics, what the origin was answered and what the target found.
+                let expected = if check == "atomics" { 2 } else { 1 };
+                assert_eq!(made.count(), expected, "{check}, {way}{text}");
+            }
+        }
+    }
+    assert_eq!(lines.last().unwrap().1, "verdict");
+    assert!(
+        text.contains(": 1520 rounds of up to 262144 bytes"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_self_test_of_one_device_says_the_same_as_json() {
+    let text = self_test(&["--device", "soft", "--json"], 0);
+    let objects: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let of = |check: &str| objects.iter().filter(|one| one["check"] == check).count();
+    assert_eq!(
+        (of("data"), of("bandwidth"), of("verdict")),
+        (2, 2, 1),
+        "{text}"
+    );
+    assert!(!text.contains("tcp of rank"), "{text}");
+}
+
+#[test]
+fn a_self_test_of_what_cannot_be_opened_fails_and_says_why() {
+    let text = self_test(&["--device", "nosuch0"], 2);
+    assert!(
+        text.contains("FAILURE  opening: rank 0 (nosuch0), rank 1 (nosuch0): rank 0: "),
+        "{text}"
+    );
+    assert!(text.contains("; rank 1: no device \"nosuch0\""), "{text}");
+    assert!(
+        text.contains("FAILURE  verdict: something is wrong"),
+        "{text}"
+    );
+}

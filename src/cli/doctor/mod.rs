@@ -7,6 +7,7 @@ mod machine;
 mod memlock;
 mod neighbours;
 mod rdma;
+mod self_test;
 mod soft;
 mod tcp;
 mod wanted;
@@ -33,9 +34,18 @@ pub(super) struct Args {
     /// Print one JSON object per check
     #[arg(long)]
     json: bool,
+
+    /// Test the devices between two ranks, which a launcher starts: mpiexec -hosts A,B -n 2 transom doctor --self-test.
+    /// Without a launcher, two ranks of this machine are tested. Tried are data, atomics, the order of writes and flags,
+    /// and bandwidth, over the device that is named, or else each that both ranks have
+    #[arg(long)]
+    self_test: bool,
 }
 
 pub(super) fn run(args: &Args) -> ExitCode {
+    if args.self_test {
+        return self_test::run(args.device.clone(), args.json);
+    }
     let spec = args.device.clone().or_else(super::device_variable);
     let wanted = Wanted::parse(spec.as_deref().unwrap_or(""));
     let findings = examine(&Machine::this(), &Probes::take(&wanted), &wanted);

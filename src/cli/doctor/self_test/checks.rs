@@ -1,0 +1,219 @@
+//! What is tried between two ranks. Both call each check at the same time.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use rdma_sys_shim::AtomicDomain;
+
+use super::link::{
+    ADDED, ADDED_ANSWER, BLOCK, Link, STORED, STORED_ANSWER, SUM, SUM_BESIDE_PROCESSOR, TRIED, Word,
+};
+
+/// Which of the two a rank is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    Origin,
+    Target,
+}
+
+/// What there is to say of it, or what is wrong.
+pub(super) type Outcome = Result<String, String>;
+
+const NOTHING: Outcome = Ok(String::new());
+
+/// Lengths around those at which devices change their way.
+const LENGTHS: [usize; 7] = [1, 8, 9, 255, 4096, 65_537, BLOCK];
+
+/// What the origin writes, it reads again.
+pub(super) fn data(link: &Link, role: Role) -> Outcome {
+    if role == Role::Target {
+        return NOTHING;
+    }
+    for len in LENGTHS {
+        let bytes: Vec<u8> = (0..len).map(|at| (at * 31 + len) as u8).collect();
+        link.set_out(&bytes);
+        link.finish(link.write(len)?)?;
+        link.set_out(&vec![0; len]);
+        link.finish(link.read(len)?)?;
+        let found = link.get_out(len);
+        if let Some(at) = (0..len).find(|&at| found[at] != bytes[at]) {
+            let (found, bytes) = (found[at], bytes[at]);
+            return Err(format!(
+                "of {len} bytes, byte {at} is {found:#x}, where {bytes:#x} was written"
+            ));
+        }
+    }
+    Ok(format!("{} lengths up to {BLOCK} bytes", LENGTHS.len()))
+}
+
+/// Numbers whose bytes are all different, and their sum's too, so that a wrong order of bytes shows.
+const START: u64 = 0x0102_0304_0506_0708;
+const ADD: u64 = 0x1112_1314_1516_1718;
+const NEW: u64 = 0x2122_2324_2526_2728;
+
+/// The origin tries atomics on a word of the target.
+pub(super) fn atomics(link: &Link, role: Role) -> Outcome {
+    if role == Role::Target {
+        return NOTHING;
+    }
+    let found = [
+        link.add(TRIED, START)?,
+        link.add(TRIED, ADD)?,
+        link.swap(TRIED, START + ADD, NEW)?,
+        link.swap(TRIED, START + ADD, START)?,
+    ];
+    let wanted = [0, START, START + ADD, NEW];
+    match found == wanted {
+        true => Ok("fetch_add, compare_swap".to_owned()),
+        false => Err(format!("answers {found:x?}, where {wanted:x?} are right")),
+    }
+}
+
+/// The target finds the same in memory.
+pub(super) fn atomics_in_memory(link: &Link, role: Role) -> Outcome {
+    match (role, link.load(TRIED)) {
+        (Role::Origin, _) => NOTHING,
+        (_, NEW) => Ok("bytes in the processor's order".to_owned()),
+        (_, found) => Err(format!("{found:#x} in memory, where {NEW:#x} is right")),
+    }
+}
+
+/// How often each of two adds to one word.
+const ADDS: u64 = 2000;
+
+/// Both ranks add to a word of the target by the device.
+pub(super) fn sums(link: &Link, role: Role) -> Outcome {
+    for _ in 0..ADDS {
+        match role {
+            Role::Origin => link.add(SUM, 1).map(drop)?,
+            Role::Target => link.add_to_own(SUM)?,
+        }
+    }
+    NOTHING
+}
+
+pub(super) fn sums_in_memory(link: &Link, role: Role) -> Outcome {
+    match (role, 2 * ADDS - link.load(SUM).min(2 * ADDS)) {
+        (Role::Origin, _) => NOTHING,
+        (_, 0) => Ok(format!("{} adds of two ranks", 2 * ADDS)),
+        (_, lost) => Err(format!(
+            "{lost} of {} adds of two ranks were lost",
+            2 * ADDS
+        )),
+    }
+}
+
+/// The origin adds by the device, and the target by its processor.
+pub(super) fn sums_beside_processor(link: &Link, role: Role) -> Outcome {
+    for _ in 0..ADDS {
+        match role {
+            Role::Origin => link.add(SUM_BESIDE_PROCESSOR, 1).map(drop)?,
+            Role::Target => link.add_by_processor(SUM_BESIDE_PROCESSOR),
+        }
+    }
+    NOTHING
+}
+
+pub(super) fn sums_beside_processor_in_memory(link: &Link, role: Role) -> Outcome {
+    if role == Role::Origin {
+        return NOTHING;
+    }
+    let lost = 2 * ADDS - link.load(SUM_BESIDE_PROCESSOR).min(2 * ADDS);
+    let said = format!(
+        "{lost} of {} adds of the device and the processor were lost",
+        2 * ADDS
+    );
+    match (link.device.capabilities().atomic_domain, lost) {
+        (AtomicDomain::Device, _) => Ok(format!("{said}; its atomics are its own, as it says")),
+        (_, 0) => Ok(format!(
+            "{said}; its atomics are the processor's, as it says"
+        )),
+        _ => Err(format!(
+            "{said}, though it says that its atomics are the processor's"
+        )),
+    }
+}
+
+/// Bytes before each flag, and how often.
+const ROUNDS: [(usize, u64); 3] = [(64, 1000), (4096, 500), (256 << 10, 20)];
+
+/// Which kind of flag the origin sends behind data.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum FlagKind {
+    Stored,
+    Added,
+}
+
+impl FlagKind {
+    fn words(self) -> (Word, Word) {
+        match self {
+            Self::Stored => (STORED, STORED_ANSWER),
+            Self::Added => (ADDED, ADDED_ANSWER),
+        }
+    }
+}
+
+/// The origin writes data, and behind it a flag; the target looks at the data once it finds the flag, and answers.
+pub(super) fn order(link: &Link, role: Role, flag: FlagKind) -> Outcome {
+    let ((word, answer), mut round, mut wrong) = (flag.words(), 0_u64, None);
+    for (len, rounds) in ROUNDS {
+        for _ in 0..rounds {
+            round += 1;
+            if role == Role::Origin {
+                let bytes: Vec<u8> = round.to_ne_bytes().repeat(len / 8);
+                link.set_out(&bytes);
+                link.write(len)?;
+                let ticket = match flag {
+                    FlagKind::Stored => link.store(word, round - 1, round)?,
+                    FlagKind::Added => link.begin_add(word, 1)?,
+                };
+                link.finish(ticket)?;
+                link.wait_for(answer, round)?;
+                continue;
+            }
+            link.wait_for(word, round)?;
+            let found = link.get_in(len);
+            let late = found
+                .chunks_exact(8)
+                .position(|word| word != round.to_ne_bytes());
+            if let Some(at) = late {
+                wrong.get_or_insert(format!(
+                    "round {round}: the flag was there before byte {} of {len}",
+                    8 * at
+                ));
+            }
+            link.finish(link.store(answer, round - 1, round)?)?;
+        }
+    }
+    match (wrong, role) {
+        (Some(wrong), _) => Err(wrong),
+        (None, Role::Target) => Ok(format!("{round} rounds of up to {} bytes", ROUNDS[2].0)),
+        (None, Role::Origin) => NOTHING,
+    }
+}
+
+/// How long transfers are timed, and how many are under way at a time.
+const TIMED: Duration = Duration::from_millis(300);
+const AT_A_TIME: usize = 8;
+
+/// How fast the origin writes to the target, in bytes a second; 0 at the target.
+pub(super) fn bandwidth(link: &Link, role: Role) -> Result<f64, String> {
+    if role == Role::Target {
+        return Ok(0.0);
+    }
+    link.finish(link.write(BLOCK)?)?;
+    let (start, mut blocks, mut posted) = (Instant::now(), 0_u32, VecDeque::new());
+    while start.elapsed() < TIMED || blocks < AT_A_TIME as u32 {
+        if posted.len() == AT_A_TIME
+            && let Some(oldest) = posted.pop_front()
+        {
+            link.finish(oldest)?;
+        }
+        posted.push_back(link.write(BLOCK)?);
+        blocks += 1;
+    }
+    posted
+        .into_iter()
+        .try_for_each(|ticket| link.finish(ticket))?;
+    Ok(f64::from(blocks) * BLOCK as f64 / start.elapsed().as_secs_f64())
+}

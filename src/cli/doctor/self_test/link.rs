@@ -1,0 +1,275 @@
+//! A connection of two ranks over a device under test, beside the one over which they agree on what comes next.
+//!
+//! Each rank has one region. Its peer writes to some places of it, and everything that an operation reads or
+//! writes on this side is in it, too. The region is kept for as long as anything may be under way.
+
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rdma_sys_shim::memory::{after_flag, before_flag, copy};
+use rdma_sys_shim::{Device, Endpoint, Region, RemoteAddress, RemoteRegion, Ticket, Width};
+use serde::{Deserialize, Serialize};
+
+/// A word of the region.
+#[derive(Clone, Copy)]
+pub(super) struct Word(u64);
+
+/// Flags of both kinds, and the answers to them: only the peer writes to these.
+pub(super) const STORED: Word = Word(0);
+pub(super) const STORED_ANSWER: Word = Word(64);
+pub(super) const ADDED: Word = Word(128);
+pub(super) const ADDED_ANSWER: Word = Word(192);
+/// Words for atomics.
+pub(super) const TRIED: Word = Word(256);
+pub(super) const SUM: Word = Word(320);
+pub(super) const SUM_BESIDE_PROCESSOR: Word = Word(384);
+/// Where answers to this rank's atomics arrive.
+const ANSWER: Word = Word(448);
+
+/// The longest transfer in bytes.
+pub(super) const BLOCK: usize = 1 << 20;
+/// Where the peer writes.
+const IN: usize = 4096;
+/// What is written to the peer, and read from there.
+const OUT: usize = IN + BLOCK;
+const LEN: usize = OUT + BLOCK;
+
+/// A wait for the peer or the device takes no longer.
+const LIMIT: Duration = Duration::from_secs(60);
+/// Between two looks at the connection, and before others get the processor.
+const SPINS: u32 = 64;
+
+/// What a peer has to know to connect.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Offer {
+    address: Vec<u8>,
+    region: [u64; 3],
+}
+
+/// One end of a link that is not connected yet.
+pub(super) struct End {
+    device: Arc<dyn Device>,
+    region: Region,
+}
+
+impl End {
+    pub(super) fn new(device: &Arc<dyn Device>) -> Result<Self, String> {
+        let region = device.allocate(LEN, 4096).map_err(text)?;
+        Ok(Self {
+            device: device.clone(),
+            region,
+        })
+    }
+
+    pub(super) fn offer(&self) -> Offer {
+        let RemoteRegion { address, len, rkey } = self.region.remote();
+        Offer {
+            address: self.device.address(),
+            region: [address, len, rkey],
+        }
+    }
+
+    pub(super) fn connect(self, offer: &Offer) -> Result<Link, String> {
+        let [address, len, rkey] = offer.region;
+        let endpoint = self.device.connect(&offer.address).map_err(text)?;
+        let to_self = self.device.connect(&self.device.address()).map_err(text)?;
+        Ok(Link {
+            peer: Way::new(endpoint),
+            to_self: Way::new(to_self),
+            region: ManuallyDrop::new(self.region),
+            theirs: RemoteRegion { address, len, rkey },
+            device: self.device,
+        })
+    }
+}
+
+/// An endpoint, and the newest operation that was posted to it.
+struct Way {
+    endpoint: Arc<dyn Endpoint>,
+    newest: AtomicU64,
+}
+
+impl Way {
+    fn new(endpoint: Arc<dyn Endpoint>) -> Self {
+        let newest = AtomicU64::new(Ticket::DONE.0);
+        Self { endpoint, newest }
+    }
+
+    fn note(&self, posted: rdma_sys_shim::Result<Ticket>) -> Result<Ticket, String> {
+        let ticket = posted.map_err(text)?;
+        self.newest.fetch_max(ticket.0, Ordering::Relaxed);
+        Ok(ticket)
+    }
+
+    fn is_idle(&self) -> bool {
+        let newest = Ticket(self.newest.load(Ordering::Relaxed));
+        self.endpoint.completed(newest).unwrap_or(false)
+    }
+}
+
+pub(super) struct Link {
+    peer: Way,
+    to_self: Way,
+    region: ManuallyDrop<Region>,
+    theirs: RemoteRegion,
+    pub(super) device: Arc<dyn Device>,
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        if self.peer.is_idle() && self.to_self.is_idle() {
+            // SAFETY: it is dropped here alone, and nobody uses it afterwards.
+            unsafe { ManuallyDrop::drop(&mut self.region) };
+        }
+    }
+}
+
+fn text(error: rdma_sys_shim::Error) -> String {
+    error.to_string()
+}
+
+impl Link {
+    fn place(&self, at: usize, len: usize) -> *mut u8 {
+        assert!(at + len <= LEN, "it is inside of the region");
+        self.region.base().wrapping_add(at)
+    }
+
+    fn word(&self, word: Word) -> &AtomicU64 {
+        let here = self.place(word.0 as usize, 8).cast();
+        // SAFETY: an aligned word of the region, which lives as long as the link; everybody uses it as an atomic.
+        unsafe { AtomicU64::from_ptr(here) }
+    }
+
+    fn there(&self, at: u64) -> RemoteAddress {
+        self.theirs.at(at)
+    }
+
+    /// What the processor finds in a word of this rank, ahead of what it loads after.
+    pub(super) fn load(&self, word: Word) -> u64 {
+        let value = self.word(word).load(Ordering::Acquire);
+        after_flag();
+        value
+    }
+
+    /// Adds to a word of this rank by the processor.
+    pub(super) fn add_by_processor(&self, word: Word) {
+        before_flag();
+        self.word(word).fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Waits until the processor finds `value`, or more, in a word of this rank.
+    pub(super) fn wait_for(&self, word: Word, value: u64) -> Result<(), String> {
+        self.until("the peer's word", || Ok(self.load(word) >= value))
+    }
+
+    /// Waits until an operation is complete.
+    pub(super) fn finish(&self, ticket: Ticket) -> Result<(), String> {
+        self.finish_on(&self.peer, ticket)
+    }
+
+    fn finish_on(&self, way: &Way, ticket: Ticket) -> Result<(), String> {
+        self.until("an operation of the device", || {
+            way.endpoint.completed(ticket).map_err(text)
+        })
+    }
+
+    fn until(
+        &self,
+        what: &str,
+        mut done: impl FnMut() -> Result<bool, String>,
+    ) -> Result<(), String> {
+        let end = Instant::now() + LIMIT;
+        let mut spins = 0_u32;
+        while !done()? {
+            spins = spins.wrapping_add(1);
+            if spins.is_multiple_of(SPINS) {
+                self.peer.endpoint.intact().map_err(text)?;
+                if Instant::now() > end {
+                    return Err(format!("waited {} s in vain for {what}", LIMIT.as_secs()));
+                }
+                std::thread::yield_now();
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts `bytes` where writes are made from and reads are made to.
+    pub(super) fn set_out(&self, bytes: &[u8]) {
+        let to = self.place(OUT, bytes.len());
+        // SAFETY: a part of the region; nobody has a Rust reference to it.
+        unsafe { copy(to, bytes.as_ptr(), bytes.len()) };
+    }
+
+    pub(super) fn get_out(&self, len: usize) -> Vec<u8> {
+        self.get(OUT, len)
+    }
+
+    /// What the peer has written.
+    pub(super) fn get_in(&self, len: usize) -> Vec<u8> {
+        self.get(IN, len)
+    }
+
+    fn get(&self, at: usize, len: usize) -> Vec<u8> {
+        let from = self.place(at, len);
+        let mut bytes = vec![0; len];
+        // SAFETY: a part of the region, and a vector as long.
+        unsafe { copy(bytes.as_mut_ptr(), from, len) };
+        bytes
+    }
+
+    /// Begins to write so many of the bytes that were set to the peer.
+    pub(super) fn write(&self, len: usize) -> Result<Ticket, String> {
+        let (from, to) = (self.place(OUT, len), self.there(IN as u64));
+        // SAFETY: a part of the region, which is kept until nothing is under way.
+        self.peer
+            .note(unsafe { self.peer.endpoint.write(from, len, to) })
+    }
+
+    /// Begins to read so many of the bytes that were written to the peer.
+    pub(super) fn read(&self, len: usize) -> Result<Ticket, String> {
+        let (to, from) = (self.place(OUT, len), self.there(IN as u64));
+        // SAFETY: as above.
+        self.peer
+            .note(unsafe { self.peer.endpoint.read(to, len, from) })
+    }
+
+    /// Stores in a word of the peer's that only this rank stores to, behind what was written before.
+    pub(super) fn store(&self, word: Word, old: u64, new: u64) -> Result<Ticket, String> {
+        let at = self.there(word.0);
+        self.peer.note(self.peer.endpoint.store(at, old, new))
+    }
+
+    /// Begins to add to a word of the peer's, behind what was written before.
+    pub(super) fn begin_add(&self, word: Word, add: u64) -> Result<Ticket, String> {
+        let (at, old) = (self.there(word.0), self.word(ANSWER).as_ptr());
+        // SAFETY: a word of the region, which is kept until nothing is under way.
+        let posted = unsafe { self.peer.endpoint.fetch_add(at, Width::W8, add, old) };
+        self.peer.note(posted)
+    }
+
+    /// Adds to a word of the peer's; returns what it held.
+    pub(super) fn add(&self, word: Word, add: u64) -> Result<u64, String> {
+        let ticket = self.begin_add(word, add)?;
+        self.finish(ticket)?;
+        Ok(self.load(ANSWER))
+    }
+
+    /// Replaces a word of the peer's, if it holds what is expected; returns what it held.
+    pub(super) fn swap(&self, word: Word, expect: u64, new: u64) -> Result<u64, String> {
+        let (at, old) = (self.there(word.0), self.word(ANSWER).as_ptr());
+        // SAFETY: as above.
+        let posted = unsafe { (self.peer.endpoint).compare_swap(at, Width::W8, expect, new, old) };
+        self.finish(self.peer.note(posted)?)?;
+        Ok(self.load(ANSWER))
+    }
+
+    /// Adds one to a word of this rank by the device.
+    pub(super) fn add_to_own(&self, word: Word) -> Result<(), String> {
+        let (at, old) = (self.region.remote().at(word.0), self.word(ANSWER).as_ptr());
+        // SAFETY: as above.
+        let posted = unsafe { self.to_self.endpoint.fetch_add(at, Width::W8, 1, old) };
+        self.finish_on(&self.to_self, self.to_self.note(posted)?)
+    }
+}
