@@ -7,12 +7,16 @@ use crate::peers::{Hosts, rounds};
 /// The hosts of a team, as one of its ranks sees them.
 #[derive(Debug)]
 pub(crate) struct ByHost {
-    /// The host of each rank, numbered as they come: the first rank of a number leads.
+    /// The host of each rank, numbered as they come.
     hosts: Box<[u32]>,
-    /// The leaders, by host.
-    leaders: Box<[u32]>,
+    /// All ranks, host by host; those of one host in order, so that the first one leads.
+    ranks: Box<[u32]>,
+    /// Where in `ranks` each host begins, and where the last one ends.
+    starts: Box<[u32]>,
     /// The ranks of this one's host, the leader first.
     pub(super) here: Ring,
+    /// The leaders by host, if this rank is one.
+    pub(super) leaders: Option<Ring>,
     /// The most ranks on any host.
     most: u32,
 }
@@ -24,32 +28,30 @@ impl ByHost {
             return None;
         }
         let hosts: Box<[u32]> = (0..size).map(|rank| hosts.host_of(rank)).collect();
-        let mut leaders = Vec::new();
-        let mut counts = Vec::new();
+        let starts = starts(&hosts);
+        let mut next = starts.clone();
+        let mut ranks = vec![0; hosts.len()];
         for (rank, &host) in (0..).zip(&hosts) {
-            if host as usize == leaders.len() {
-                leaders.push(rank);
-                counts.push(0);
-            }
-            counts[host as usize] += 1;
+            let at = &mut next[host as usize];
+            ranks[*at as usize] = rank;
+            *at += 1;
         }
-        let most = counts.into_iter().max()?;
+        let most = starts.windows(2).map(|ends| ends[1] - ends[0]).max()?;
         if most == 1 {
             return None;
         }
-        let mine = hosts[rank as usize];
-        let here = (0..size).filter(|&other| hosts[other as usize] == mine);
+        let mine = hosts[rank as usize] as usize;
+        let here = &ranks[starts[mine] as usize..starts[mine + 1] as usize];
+        let first_ranks = starts[..starts.len() - 1].iter();
+        let leaders = first_ranks.map(|&start| ranks[start as usize]);
         Some(Self {
-            here: Ring::of(here.collect(), rank)?,
-            leaders: leaders.into(),
-            hosts,
+            here: Ring::of(here.to_vec(), rank)?,
+            leaders: Ring::of(leaders.collect(), rank),
             most,
+            hosts,
+            ranks: ranks.into(),
+            starts: starts.into(),
         })
-    }
-
-    /// The leaders by host, for one of them.
-    pub(super) fn leaders(&self, rank: u32) -> Option<Ring> {
-        Ring::of(self.leaders.to_vec(), rank)
     }
 
     pub(super) fn host_of(&self, rank: u32) -> u32 {
@@ -58,13 +60,16 @@ impl ByHost {
 
     /// All ranks, host by host; those of the host `last` behind the others.
     pub(super) fn ranks_by_host(&self, last: Option<u32>) -> impl Iterator<Item = usize> {
-        let mut ranks: Vec<usize> = (0..self.hosts.len()).collect();
-        ranks.sort_by_key(|&rank| (Some(self.hosts[rank]) == last, self.hosts[rank]));
-        ranks.into_iter()
+        let start = |host: u32| self.starts[host as usize] as usize;
+        let of_last = last.map_or(0..0, |host| start(host)..start(host + 1));
+        let (before, rest) = self.ranks.split_at(of_last.start);
+        let (of_last, behind) = rest.split_at(of_last.len());
+        let all = before.iter().chain(behind).chain(of_last);
+        all.map(|&rank| rank as usize)
     }
 
     pub(super) fn hosts(&self) -> u32 {
-        self.leaders.len() as u32
+        self.starts.len() as u32 - 1
     }
 
     /// Rounds of an algorithm among the ranks of a host: on the host with most.
@@ -76,6 +81,20 @@ impl ByHost {
     pub(super) fn rounds_of_leaders(&self) -> u32 {
         rounds(self.hosts())
     }
+}
+
+/// Where each host begins, if ranks stand host by host, and where the last one ends. `hosts`: of each rank, numbered as
+/// they come.
+fn starts(hosts: &[u32]) -> Vec<u32> {
+    let count = hosts.iter().max().map_or(0, |&last| last as usize + 1);
+    let mut starts = vec![0; count + 1];
+    for &host in hosts {
+        starts[host as usize + 1] += 1;
+    }
+    for host in 0..count {
+        starts[host + 1] += starts[host];
+    }
+    starts
 }
 
 #[cfg(test)]
@@ -96,8 +115,8 @@ pub(super) mod tests {
             .collect();
         assert_eq!((here, third.here.place), (vec![0, 3, 6], 1));
         assert_eq!((third.hosts(), third.rounds_here()), (3, 2));
-        assert!(third.leaders(3).is_none());
-        let first = third.leaders(1).unwrap();
+        assert!(third.leaders.is_none());
+        let first = by_host(&[0, 1, 2, 0, 1, 2, 0], 1).unwrap().leaders.unwrap();
         assert_eq!((first.place, first.ahead(2)), (1, 0));
         assert_eq!(
             third.ranks_by_host(None).collect::<Vec<_>>(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::peers::{around, rounds};
 
-/// Some ranks of a team in order, as one of them sees them.
+/// Some ranks of a team in ascending order, as one of them sees them.
 #[derive(Clone, Debug)]
 pub(crate) struct Ring {
     members: Arc<[u32]>,
@@ -21,9 +21,9 @@ impl Ring {
         }
     }
 
-    /// Of `members`, of which `rank` has to be one.
+    /// Of `members`, which grow, and of which `rank` has to be one.
     pub(super) fn of(members: Vec<u32>, rank: u32) -> Option<Self> {
-        let place = members.iter().position(|&member| member == rank)? as u32;
+        let place = members.binary_search(&rank).ok()? as u32;
         let members = members.into();
         Some(Self { members, place })
     }
@@ -41,7 +41,7 @@ impl Ring {
 
     /// The place of a rank of the team, if it stands here.
     pub(super) fn place_of(&self, rank: u32) -> Option<u32> {
-        let place = self.members.iter().position(|&member| member == rank)?;
+        let place = self.members.binary_search(&rank).ok()?;
         Some(place as u32)
     }
 

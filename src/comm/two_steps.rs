@@ -59,7 +59,7 @@ impl Engine {
             here: RingChannel::new(ring_here.clone(), block, start),
             leaders: hosts.and_then(|hosts| {
                 let start = start + ring_channel_bytes(hosts.rounds_here());
-                Some(RingChannel::new(hosts.leaders(team.rank)?, block, start))
+                Some(RingChannel::new(hosts.leaders.clone()?, block, start))
             }),
         }
     }

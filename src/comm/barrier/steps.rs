@@ -44,7 +44,7 @@ pub(super) fn flags(all: &Ring, by_host: Option<&ByHost>) -> u32 {
 /// The steps of the rank whose ring of all ranks this is. `oversubscribed`: all ranks know that they are.
 pub(super) fn steps(all: &Ring, by_host: Option<&ByHost>, oversubscribed: bool) -> Vec<Step> {
     match by_host {
-        Some(hosts) => by_hosts(all, hosts),
+        Some(hosts) => by_hosts(hosts),
         None if oversubscribed => up_and_down(all),
         None => around(all, 0),
     }
@@ -81,7 +81,7 @@ fn up_and_down(all: &Ring) -> Vec<Step> {
     steps
 }
 
-fn by_hosts(all: &Ring, hosts: &ByHost) -> Vec<Step> {
+fn by_hosts(hosts: &ByHost) -> Vec<Step> {
     let of_leaders = hosts.rounds_here();
     let released = of_leaders + hosts.rounds_of_leaders();
     let (here, mut steps) = (&hosts.here, Vec::new());
@@ -100,8 +100,8 @@ fn by_hosts(all: &Ring, hosts: &ByHost) -> Vec<Step> {
             from: flag(child, round),
         });
     }
-    match hosts.leaders(all.place) {
-        Some(leaders) => steps.extend(around(&leaders, of_leaders)),
+    match &hosts.leaders {
+        Some(leaders) => steps.extend(around(leaders, of_leaders)),
         None => {
             let parent = here.rank_at(here.place - (1 << below));
             steps.push(Step {
