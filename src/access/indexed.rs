@@ -278,7 +278,7 @@ impl Window {
     /// As [`OnTarget::settle`], of all that was posted to any target.
     #[cold]
     fn settle_all(&self, operation: &'static str) {
-        for on in self.on_all(operation) {
+        for on in self.on_used(operation) {
             on.settle(on.target.posted.last());
         }
     }

@@ -126,9 +126,9 @@ impl Context {
             return;
         }
         let (me, size) = (self.me(), self.size());
-        let others = || (0..size).filter(|&rank| rank != me && rank != culprit(word));
-        let connected = others().filter_map(|rank| self.known(rank));
-        write_abort_words(connected, word);
+        let is_other = |rank: u32| rank != me && rank != culprit(word);
+        let connected = self.all_known().filter(|&(rank, _)| is_other(rank));
+        write_abort_words(connected.map(|(_, peer)| peer), word);
         let neighbours = (0..rounds(size)).map(|round| around(me, 1 << round, size));
         let rest = (1..size).map(|distance| around(me, distance, size));
         let rest = rest.take_while(|_| everyone);
@@ -140,7 +140,7 @@ impl Context {
                 );
                 return;
             }
-            if rank != me && rank != culprit(word) && self.known(rank).is_none() {
+            if is_other(rank) && self.known(rank).is_none() {
                 write_abort_words(self.connect_to(rank).into_iter(), word);
             }
         }

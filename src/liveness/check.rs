@@ -80,8 +80,7 @@ impl Context {
     /// Flags are sent without waiting for their arrival: if one was lost, the ranks may be waiting
     /// for each other in a cycle in which each awaited rank lives.
     fn check_sent(&self) -> Result<()> {
-        let known = (0..self.size()).filter_map(|rank| Some((rank, self.known(rank)?)));
-        for (rank, peer) in known {
+        for (rank, peer) in self.all_known() {
             if let Err(error) = peer.endpoint().intact() {
                 let error = self.name_absent(rank, error.into());
                 // Whoever has left is missed by those only who await it.

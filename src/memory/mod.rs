@@ -4,6 +4,8 @@ pub(crate) mod columns;
 pub(crate) mod control;
 pub(crate) mod displacement;
 pub(crate) mod in_flight;
+pub(crate) mod once_table;
+pub(crate) mod rank_set;
 pub(crate) mod reach;
 pub(crate) mod remote;
 pub(crate) mod word;

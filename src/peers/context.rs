@@ -171,6 +171,11 @@ impl Context {
         self.fabric.known(rank)
     }
 
+    /// All ranks of the world that are connected.
+    pub(crate) fn all_known(&self) -> impl Iterator<Item = (u32, &Peer)> {
+        self.fabric.all_known()
+    }
+
     #[cold]
     fn connect_now<'f>(&self, fabric: &'f Fabric, rank: u32) -> Result<&'f Peer> {
         not_forked("connect")?;

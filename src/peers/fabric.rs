@@ -1,6 +1,6 @@
 //! A device together with what its peers write into and where they are found.
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 use rdma_sys_shim::Device;
 use transom_launch::pmi::PmiError;
@@ -9,6 +9,7 @@ use super::Peer;
 use super::peer::BootstrapRecord;
 use crate::error::Result;
 use crate::memory::control::ControlRegion;
+use crate::memory::once_table::OnceTable;
 use crate::wait::{Patience, lock};
 
 /// One way to reach other ranks. All words of a communicator or window are reached by one fabric, so
@@ -19,9 +20,9 @@ pub(crate) struct Fabric {
     /// This rank of the world.
     rank: u32,
     /// What ranks of the world are connected with.
-    records: Box<[OnceLock<String>]>,
-    /// By ranks of the world, filled as they are first needed.
-    peers: Box<[OnceLock<Peer>]>,
+    records: OnceTable<String>,
+    /// Those that are connected.
+    peers: OnceTable<Peer>,
     /// Held while one is connected: two threads must not make two connections to it.
     connecting: Mutex<()>,
 }
@@ -45,8 +46,8 @@ impl Fabric {
             device,
             control,
             rank,
-            records: (0..ranks).map(|_| OnceLock::new()).collect(),
-            peers: (0..ranks).map(|_| OnceLock::new()).collect(),
+            records: OnceTable::new(ranks),
+            peers: OnceTable::new(ranks),
             connecting: Mutex::new(()),
         };
         fabric.introduce(rank, record.encode());
@@ -55,7 +56,7 @@ impl Fabric {
 
     /// What a rank published, if it is known here.
     pub(super) fn record(&self, rank: u32) -> Option<&str> {
-        Some(self.records[rank as usize].get()?)
+        Some(self.records.get(rank)?)
     }
 
     /// What other ranks need to connect to this one.
@@ -72,13 +73,18 @@ impl Fabric {
 
     /// Notes the bootstrap record of a rank of the world, which stays the same for as long as the job runs.
     pub(crate) fn introduce(&self, rank: u32, record: String) {
-        let _ = self.records[rank as usize].set(record);
+        self.records.set(rank, record);
     }
 
     /// Rank `rank` of the world, if it is connected.
     #[inline]
     pub(super) fn known(&self, rank: u32) -> Option<&Peer> {
-        self.peers[rank as usize].get()
+        self.peers.get(rank)
+    }
+
+    /// All ranks of the world that are connected.
+    pub(super) fn all_known(&self) -> impl Iterator<Item = (u32, &Peer)> {
+        self.peers.iter()
     }
 
     /// Connects to rank `rank` of the world, which was introduced, unless that has happened.
@@ -91,6 +97,6 @@ impl Fabric {
             .record(rank)
             .ok_or(PmiError::BadBootstrapRecord { rank })?;
         let peer = Peer::connect(&*self.device, rank, record, patience)?;
-        Ok(self.peers[rank as usize].get_or_init(|| peer))
+        Ok(self.peers.set(rank, peer))
     }
 }

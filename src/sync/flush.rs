@@ -154,7 +154,7 @@ impl Window {
         wait: impl Fn(OnTarget<'w>) -> Result<()>,
     ) -> Result<()> {
         let mut result = Ok(());
-        for on in self.on_all(operation) {
+        for on in self.on_used(operation) {
             if on.target.posted.last() != Ticket::DONE {
                 result = result.and(wait(on));
             }
@@ -276,7 +276,7 @@ pub fn quiesce(window: &Window, limit: Duration) -> bool {
         ),
         _ => true,
     };
-    !window.device_used() || window.targets.iter().all(settled)
+    !window.device_used() || window.targets.used().all(|(_, target)| settled(target))
 }
 
 #[cfg(test)]

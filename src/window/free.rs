@@ -10,9 +10,7 @@ impl Window {
     /// not use it any more.
     pub(crate) fn give_back(mut self) {
         self.targets.withdraw();
-        for target in &mut *self.targets {
-            drop(target.take_route());
-        }
+        self.targets.drop_routes();
         drop(self.memory.take());
         self.log_free();
         if let Some(counters) = &self.counters {

@@ -37,12 +37,10 @@ impl Window {
         }
     }
 
-    /// Every target of an operation on all, in the order of ranks.
-    #[inline]
-    pub(crate) fn on_all(&self, operation: &'static str) -> impl Iterator<Item = OnTarget<'_>> {
-        (0..)
-            .zip(&*self.targets)
-            .map(move |(rank, target)| self.on_known(Aim::new(operation, rank), target))
+    /// Every target that was ever used, in the order of ranks.
+    pub(crate) fn on_used(&self, operation: &'static str) -> impl Iterator<Item = OnTarget<'_>> {
+        let used = self.targets.used();
+        used.map(move |(rank, target)| self.on_known(Aim::new(operation, rank), target))
     }
 }
 

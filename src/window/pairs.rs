@@ -10,6 +10,7 @@ use crate::comm::Group;
 use crate::error::Result;
 use crate::liveness::Polls;
 use crate::memory::control::LocalWord;
+use crate::memory::once_table::OnceTable;
 use crate::memory::remote::{RemoteMemory, RemoteWord};
 use crate::memory::word::SharedWord;
 
@@ -23,9 +24,9 @@ pub(crate) struct Pairs {
     pub(crate) polls: Polls,
 }
 
-/// A place for each rank of the window.
+/// A place for each rank of the window; memory is touched for those that are used.
 pub(crate) struct PairTable {
-    pairs: Box<[OnceLock<Box<Pair>>]>,
+    pairs: OnceTable<Pair>,
     /// To whom this rank's part is exposed.
     pub(crate) origins: Roll,
     /// To whom `start` gave access.
@@ -64,7 +65,7 @@ pub(crate) struct Roll {
 impl Roll {
     fn new(most: u32) -> Self {
         Self {
-            ranks: (0..most).map(|_| AtomicU32::new(0)).collect(),
+            ranks: bytemuck::zeroed_slice_box(most as usize),
             len: AtomicU32::new(0),
             group: AtomicU64::new(0),
         }
@@ -235,7 +236,7 @@ impl Pairs {
     #[inline]
     pub(crate) fn table(&self, ranks: u32) -> &PairTable {
         self.table.get_or_init(|| PairTable {
-            pairs: (0..ranks).map(|_| OnceLock::new()).collect(),
+            pairs: OnceTable::new(ranks),
             origins: Roll::new(ranks),
             targets: Roll::new(ranks),
         })
@@ -243,21 +244,21 @@ impl Pairs {
 
     #[inline]
     pub(crate) fn known(&self, rank: u32) -> Option<&Pair> {
-        let table = self.table.get()?;
-        table.pairs[rank as usize].get().map(Box::as_ref)
+        self.table.get()?.pairs.get(rank)
     }
 
     pub(crate) fn all_known(&self) -> impl Iterator<Item = (u32, &Pair)> {
-        let pairs = self.table.get().map_or(&[][..], |table| &table.pairs);
-        (0..)
-            .zip(pairs)
-            .filter_map(|(rank, pair)| Some((rank, pair.get()?.as_ref())))
+        let table = self.table.get().into_iter();
+        table.flat_map(|table| table.pairs.iter())
     }
 }
 
 impl PairTable {
     /// The pair with a rank, made now if it was not before.
     pub(crate) fn pair_or(&self, rank: u32, make: impl FnOnce() -> Pair) -> &Pair {
-        self.pairs[rank as usize].get_or_init(|| Box::new(make()))
+        match self.pairs.get(rank) {
+            Some(pair) => pair,
+            None => self.pairs.set(rank, make()),
+        }
     }
 }

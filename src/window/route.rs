@@ -149,6 +149,7 @@ impl<'w> OnTarget<'w> {
         // A segment is one of rank 0's for all, which its device has allocated.
         let atomic = window.is_segment() || route.endpoint.has_atomics(&route.region);
         let widths = window.atomic_widths.where_atomic(atomic);
+        window.targets.note_used(aim.rank);
         Ok(target.set_route(route, reach, unit, widths))
     }
 }

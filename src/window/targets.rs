@@ -8,15 +8,20 @@ use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use std::sync::{Mutex, MutexGuard, Once};
+use std::sync::{Arc, Mutex, MutexGuard, Once};
 
 use super::epochs::Held;
 use super::target::Target;
+use crate::memory::rank_set::RankSet;
 use crate::memory::remote::RemoteWord;
 use crate::wait::lock;
 
 /// The targets of a window, one per rank.
-pub(crate) struct Targets(NonNull<[Target]>);
+pub(crate) struct Targets {
+    table: NonNull<[Target]>,
+    /// Those to which the ways are known, or about to be: no other was ever used.
+    used: Arc<RankSet>,
+}
 
 // SAFETY: owns the targets as a box does, and they are Send.
 unsafe impl Send for Targets {}
@@ -30,13 +35,35 @@ impl Targets {
         let table = Box::into_raw(bytemuck::zeroed_slice_box(ranks as usize));
         // SAFETY: of a box.
         let table = unsafe { NonNull::new_unchecked(table) };
-        lock(&TABLES).0.insert(table.addr().get(), table);
-        Self(table)
+        let used = Arc::new(RankSet::new(ranks));
+        let entry = (table, used.clone());
+        lock(&TABLES).0.insert(table.addr().get(), entry);
+        Self { table, used }
+    }
+
+    /// Notes that a target is about to be used: before its route is set, so that whoever knows the route finds it among the
+    /// used ones.
+    pub(super) fn note_used(&self, rank: u32) {
+        self.used.add(rank);
+    }
+
+    /// All targets that were ever used, in the order of ranks.
+    pub(crate) fn used(&self) -> impl Iterator<Item = (u32, &Target)> {
+        let used = self.used.iter();
+        used.map(move |rank| (rank, &self[rank as usize]))
+    }
+
+    /// Takes back the routes of all targets, which nothing uses any more.
+    pub(super) fn drop_routes(&mut self) {
+        let used = self.used.clone();
+        for rank in used.iter() {
+            drop(self[rank as usize].take_route());
+        }
     }
 
     /// From now on, nothing that concerns all windows finds these targets: they are about to go.
     pub(super) fn withdraw(&self) {
-        lock(&TABLES).0.remove(&self.0.addr().get());
+        lock(&TABLES).0.remove(&self.table.addr().get());
     }
 }
 
@@ -46,7 +73,7 @@ impl Deref for Targets {
     #[inline]
     fn deref(&self) -> &[Target] {
         // SAFETY: made from a box in `new`, which `drop` takes back.
-        unsafe { self.0.as_ref() }
+        unsafe { self.table.as_ref() }
     }
 }
 
@@ -54,7 +81,7 @@ impl DerefMut for Targets {
     fn deref_mut(&mut self) -> &mut [Target] {
         // SAFETY: as above. Nobody else refers to it: `in_child` and `held_locks` do not find what was
         // withdrawn.
-        unsafe { self.0.as_mut() }
+        unsafe { self.table.as_mut() }
     }
 }
 
@@ -62,15 +89,27 @@ impl Drop for Targets {
     fn drop(&mut self) {
         self.withdraw();
         // SAFETY: made from a box in `new`; nobody knows of it any more.
-        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+        drop(unsafe { Box::from_raw(self.table.as_ptr()) });
     }
 }
 
-/// All tables of this process, by address.
-struct Tables(BTreeMap<usize, NonNull<[Target]>>);
+/// All tables of this process, by address, each with its used targets.
+struct Tables(BTreeMap<usize, (NonNull<[Target]>, Arc<RankSet>)>);
 
 // SAFETY: the tables are Send and Sync.
 unsafe impl Send for Tables {}
+
+impl Tables {
+    /// The used targets of all tables. Allocates nothing.
+    fn used(&self) -> impl Iterator<Item = &Target> {
+        self.0.values().flat_map(|(table, used)| {
+            // SAFETY: a table is taken out under the lock before it, or a route in it, goes; `self` is what the lock
+            // guards.
+            let table = unsafe { table.as_ref() };
+            used.iter().map(move |rank| &table[rank as usize])
+        })
+    }
+}
 
 static TABLES: Mutex<Tables> = Mutex::new(Tables(BTreeMap::new()));
 
@@ -78,10 +117,7 @@ static TABLES: Mutex<Tables> = Mutex::new(Tables(BTreeMap::new()));
 /// locked is none.
 pub(crate) fn held_locks() -> Vec<(Held, RemoteWord)> {
     let tables = lock(&TABLES);
-    let tables = tables.0.values();
-    // SAFETY: a table is taken out under the lock before it, or a route in it, goes.
-    let targets = tables.flat_map(|table| unsafe { table.as_ref() });
-    targets
+    (tables.used())
         .filter_map(|target| match target.epoch().held() {
             held @ (Held::Shared | Held::Exclusive) => {
                 Some((held, target.route()?.lock.to_look_at()))
@@ -129,11 +165,8 @@ extern "C" fn in_parent() {
 extern "C" fn in_child() {
     // SAFETY: as above, and the child has no other thread.
     let tables = unsafe { (*FORKING.0.get()).take() };
-    for table in tables.iter().flat_map(|tables| tables.0.values()) {
-        // SAFETY: a table is taken out under the lock before it goes.
-        for target in unsafe { table.as_ref() } {
-            target.epoch().leave_in_child();
-        }
+    for target in tables.iter().flat_map(|tables| tables.used()) {
+        target.epoch().leave_in_child();
     }
 }
 
@@ -147,8 +180,10 @@ mod tests {
         let targets = Targets::new(5);
         let epochs = Epochs::new();
         let is_entered = |rank: usize| epochs.is_entered(targets[rank].epoch());
-        epochs.enter(targets[1].epoch());
-        epochs.enter(targets[4].epoch());
+        for rank in [1, 4] {
+            targets.note_used(rank);
+            epochs.enter(targets[rank as usize].epoch());
+        }
         drop(Targets::new(3));
         // SAFETY: the child calls nothing but atomics and _exit.
         let child = unsafe { libc::fork() };

@@ -76,7 +76,7 @@ impl TargetEpoch {
         self.serial.store(0, Ordering::Relaxed);
     }
 
-    /// As [`TargetEpoch::set_left`], and untouched pages stay so.
+    /// As [`TargetEpoch::set_left`], and pages that the parent has not touched stay so.
     pub(crate) fn leave_in_child(&self) {
         if self.serial.load(Ordering::Relaxed) != 0 {
             self.set_left();
