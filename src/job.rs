@@ -63,9 +63,9 @@ impl Job {
     ///
     /// The environment variable `TRANSOM_DEVICE` chooses the device; unset or `auto`, it is soft
     /// where all ranks share a host, and else an RDMA device. `TRANSOM_CONTROL_BYTES` is the size of
-    /// the memory from which windows and communicators take the words that their peers write: 16 MiB
-    /// of address space, or 4 MiB on devices that lock such memory into physical memory, or what
-    /// the number of ranks needs, if that is more.
+    /// the memory from which windows and communicators take the words that their peers write. Unless it is
+    /// set, that memory grows as it is needed, from 16 MiB of address space, or 4 MiB on devices that lock such memory
+    /// into physical memory, or what the number of ranks needs, if that is more.
     ///
     /// `TRANSOM_LOG`, `TRANSOM_REPORT` and `TRANSOM_TRACE` have what happens shown: warnings and more on
     /// standard error, where this program has set no subscriber of `tracing` before; a table of what each window

@@ -196,8 +196,8 @@ impl<'a> Begun<'a> {
         // Another rank has named it.
         self.team.check_rank("collective", rank)?;
         let mut shown = Shown::zeroed();
-        let control = &self.team.connect_to(rank)?.control;
-        control.read(self.blocks.get(rank), bytemuck::bytes_of_mut(&mut shown))?;
+        let (memory, block) = self.team.connect_to(rank)?.block(self.blocks.get(rank))?;
+        memory.read(block, bytemuck::bytes_of_mut(&mut shown))?;
         Ok(shown)
     }
 }

@@ -121,7 +121,7 @@ impl Communicator {
         let everyone = Group::world(context.size());
         let team = Team::new(context, context.fabric.clone(), everyone, context.rank().0);
         let block = context.world_block();
-        let blocks = Column::Uniform(block.offset());
+        let blocks = Column::Uniform(block.place());
         Self::new(team, block, blocks)
     }
 
@@ -134,7 +134,7 @@ impl Communicator {
         let block = control
             .allocate(block_bytes(&team.rings))
             .map_err(|error| error.during("alone"))?;
-        let blocks = Column::Uniform(block.offset());
+        let blocks = Column::Uniform(block.place());
         Ok(Self::new(team, block, blocks))
     }
 

@@ -80,8 +80,8 @@ impl Pipe {
         let outlet = match &mut self.outlet {
             Some(outlet) => outlet,
             none => {
-                let memory = team.connect_to(self.to)?.control.clone();
-                let at = blocks.get(self.to) + self.at;
+                let (memory, block) = team.connect_to(self.to)?.block(blocks.get(self.to))?;
+                let at = block + self.at;
                 none.insert(Outlet {
                     written: memory.word(at + WRITTEN_AT),
                     ring: at + RINGS_AT,

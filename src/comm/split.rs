@@ -120,7 +120,7 @@ impl Communicator {
             let block = control.allocate(block_bytes(&team.rings))?;
             Ok((team, block))
         });
-        let mine = made.as_ref().map(|(_, block)| block.offset());
+        let mine = made.as_ref().map(|(_, block)| block.place());
         let (team, block, offsets) = match (self.agree_on(operation, mine), made) {
             (Ok(offsets), Ok((team, block))) => (team, block, offsets),
             (_, Err(own_fault)) => return Err(own_fault.during(operation)),

@@ -106,7 +106,7 @@ impl Team {
 
     /// The word `at` bytes into `rank`'s block; `blocks` says where those are.
     pub(crate) fn word(&self, rank: u32, blocks: &Column<u64>, at: u64) -> Result<RemoteWord> {
-        let peer = self.connect_to(rank)?;
-        Ok(peer.control.word(blocks.get(rank) + at))
+        let (memory, block) = self.connect_to(rank)?.block(blocks.get(rank))?;
+        Ok(memory.word(block + at))
     }
 }

@@ -128,7 +128,7 @@ fn more_data_than_there_is_room_for() {
 
 #[test]
 fn blocks_that_cannot_be() {
-    for at in [u64::MAX, u64::MAX - 63, 8, 1 << 40] {
+    for at in [u64::MAX, u64::MAX - 63, 8, 1 << 45] {
         let told = |world: &Communicator, _: &Context| {
             let _ = world.agree_on("dup", Ok(at));
         };
@@ -145,7 +145,7 @@ fn a_dispute_with_nobody() {
         let peer = context.connect_by(&context.fabric, WorldRank(0)).unwrap();
         let control = &peer.control;
         control
-            .word(context.world_block().offset() + BARRIER_AT)
+            .word(context.world_block().place() + BARRIER_AT)
             .store(flag)
             .unwrap();
     };

@@ -21,76 +21,207 @@ const PINNED_BYTES: u64 = 4 << 20;
 const COMMUNICATORS: u64 = 16;
 const VARIABLE: &str = "TRANSOM_CONTROL_BYTES";
 
-/// More than any control region has.
-const MOST_BYTES: u64 = 1 << 40;
+/// More than any segment of a control region has, in bits of an offset.
+const OFFSET_BITS: u32 = 40;
+/// More than any control region has: each further one is as long as all before it.
+const SEGMENTS: u64 = 32;
+/// What the list of segments takes of the first one: address, length and rkey of each.
+pub(crate) const SEGMENT_LIST_BYTES: u64 = (SEGMENTS * ENTRY).next_multiple_of(LINE);
+const ENTRY: u64 = 24;
 
-/// Whether a peer's block can stand there in its control region. How long that is, the device checks.
-pub(crate) fn may_be_block(offset: u64) -> bool {
-    offset.is_multiple_of(LINE) && offset < MOST_BYTES
+/// Where a block stands in its rank's control region: the segment and the offset in it, in one word that peers are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BlockPlace {
+    pub(crate) segment: u64,
+    pub(crate) offset: u64,
 }
 
-/// This rank's control region.
+impl BlockPlace {
+    fn to_word(self) -> u64 {
+        self.segment << OFFSET_BITS | self.offset
+    }
+
+    pub(crate) fn from_word(word: u64) -> Self {
+        Self {
+            segment: word >> OFFSET_BITS,
+            offset: word & ((1 << OFFSET_BITS) - 1),
+        }
+    }
+
+    /// Where in the list of segments that of the block is described.
+    pub(crate) fn entry(self) -> u64 {
+        self.segment * ENTRY
+    }
+}
+
+/// Whether a peer's block can stand there in its control region. How long that is, the device checks.
+pub(crate) fn may_be_block(word: u64) -> bool {
+    let BlockPlace { segment, offset } = BlockPlace::from_word(word);
+    offset.is_multiple_of(LINE) && segment < SEGMENTS
+}
+
+/// What a peer's list of segments says of one of them.
+pub(crate) fn listed_segment(entry: [u64; 3]) -> RemoteRegion {
+    let [address, len, rkey] = entry;
+    RemoteRegion { address, len, rkey }
+}
+
+/// This rank's control region: a segment that peers know from the start, and others as they are needed.
 pub(crate) struct ControlRegion {
-    region: Region,
-    free: Mutex<FreeSpace>,
+    device: Arc<dyn Device>,
+    first: Arc<Segment>,
+    /// All, the first one among them.
+    segments: Mutex<Vec<Arc<Segment>>>,
+    /// Where in the first one the list of them stands.
+    list_at: u64,
+    /// Whether the environment says how long it is.
+    is_fixed: bool,
     /// Blocks whose users are gone, while a peer's last word is still under way to them.
     retired: Mutex<Vec<Retired>>,
 }
 
+struct Segment {
+    number: u64,
+    region: Region,
+    free: Mutex<FreeSpace>,
+}
+
 struct Retired {
+    segment: Arc<Segment>,
     offset: u64,
     len: u64,
     awaited: Box<[(u64, u64)]>,
 }
 
+impl Segment {
+    /// `reserved`: bytes at the start that nobody takes.
+    fn new(device: &dyn Device, number: u64, reserved: u64, len: u64) -> Result<Self> {
+        let region = device.allocate(len as usize, LINE as usize)?;
+        let free = FreeSpace::new(reserved.next_multiple_of(LINE), region.len() as u64);
+        Ok(Self {
+            number,
+            region,
+            free: Mutex::new(free),
+        })
+    }
+
+    /// The aligned word `at` bytes into the segment.
+    #[inline]
+    fn word(&self, at: u64) -> &AtomicU64 {
+        assert!(at.is_multiple_of(8) && at + 8 <= self.region.len() as u64);
+        let place = self.region.base().wrapping_add(at as usize);
+        // SAFETY: inside the region, aligned (regions start at a cache line), alive as long as `self`;
+        // peers use it as an atomic word too.
+        unsafe { AtomicU64::from_ptr(place.cast()) }
+    }
+
+    /// Whether the words of the block at `offset`, which only grow, have come to these values, the
+    /// last that peers write.
+    fn have_arrived(&self, offset: u64, words: &[(u64, u64)]) -> bool {
+        words
+            .iter()
+            .all(|&(at, value)| self.word(offset + at).load(Ordering::Acquire) >= value)
+    }
+
+    /// A zeroed run of `len` bytes.
+    fn take(&self, len: u64) -> Option<u64> {
+        let (offset, before) = self.space().take(len)?;
+        for at in (0..before).step_by(8) {
+            self.word(offset + at).store(0, Ordering::Relaxed);
+        }
+        Some(offset)
+    }
+
+    fn space(&self) -> MutexGuard<'_, FreeSpace> {
+        lock(&self.free)
+    }
+}
+
 impl ControlRegion {
-    /// `reserved` bytes at the start are left to the caller, at the same offset on every rank.
-    pub(crate) fn new(device: &dyn Device, reserved: u64) -> Result<Arc<Self>> {
+    /// `reserved` bytes at the start are left to the caller, at the same offset on every rank; those of
+    /// [`SEGMENT_LIST_BYTES`] at `list_at` among them are not.
+    pub(crate) fn new(device: &Arc<dyn Device>, reserved: u64, list_at: u64) -> Result<Arc<Self>> {
         let usual = match device.capabilities().pins_memory {
             true => PINNED_BYTES,
             false => DEFAULT_BYTES,
         };
-        let len = configured_bytes()?
+        let configured = configured_bytes()?;
+        let len = configured
             .unwrap_or_else(|| usual.max(COMMUNICATORS * reserved))
             .max(reserved + 4096);
-        let region = device.allocate(len as usize, LINE as usize)?;
-        let free = FreeSpace::new(reserved.next_multiple_of(LINE), region.len() as u64);
+        let first = Arc::new(Segment::new(&**device, 0, reserved, len)?);
         Ok(Arc::new(Self {
-            region,
-            free: Mutex::new(free),
+            device: device.clone(),
+            segments: Mutex::new(vec![first.clone()]),
+            first,
+            list_at,
+            is_fixed: configured.is_some(),
             retired: Mutex::default(),
         }))
     }
 
+    /// The segment that peers know from the start.
     pub(crate) fn remote(&self) -> RemoteRegion {
-        self.region.remote()
+        self.first.region.remote()
     }
 
     /// A zeroed block of `len` bytes, aligned to a line.
     pub(crate) fn allocate(self: &Arc<Self>, len: u64) -> Result<ControlBlock> {
         let len = len.next_multiple_of(LINE);
         self.reclaim();
-        let offset = self.space().take(len).ok_or_else(|| {
-            Error::from(SystemError::ControlFull {
-                wanted: len as usize,
-                capacity: self.region.len(),
-            })
-        })?;
-        let block = self.block(offset, len, true);
-        for at in (0..len).step_by(8) {
-            block.word(at).store(0, Ordering::Relaxed);
+        let mut segments = lock(&self.segments);
+        let with_room = |segment: &Arc<Segment>| Some((segment.clone(), segment.take(len)?));
+        let found = segments.iter().find_map(with_room);
+        let (segment, offset) = match found {
+            Some(found) => found,
+            None => {
+                let segment = self.grow(&segments, len)?;
+                segments.push(segment.clone());
+                let offset = segment.take(len).ok_or_else(|| self.full(&segments, len))?;
+                (segment, offset)
+            }
+        };
+        Ok(self.block(segment, offset, len, true))
+    }
+
+    /// One more segment, which holds a block of `len` bytes, and is described in the list. `segments`: all others.
+    fn grow(&self, segments: &[Arc<Segment>], len: u64) -> Result<Arc<Segment>> {
+        let number = segments.len() as u64;
+        if self.is_fixed || number == SEGMENTS {
+            return Err(self.full(segments, len));
         }
-        Ok(block)
+        let segment = Segment::new(&*self.device, number, 0, len.max(capacity(segments)))?;
+        let RemoteRegion { address, len, rkey } = segment.region.remote();
+        let entry = self.list_at + number * ENTRY;
+        for (at, word) in (entry..).step_by(8).zip([address, len, rkey]) {
+            self.first.word(at).store(word, Ordering::Release);
+        }
+        Ok(Arc::new(segment))
+    }
+
+    #[cold]
+    fn full(&self, segments: &[Arc<Segment>], wanted: u64) -> Error {
+        Error::from(SystemError::ControlFull {
+            wanted: wanted as usize,
+            capacity: capacity(segments) as usize,
+        })
     }
 
     /// The block of `len` bytes at `offset` in the part that `new` left to the caller.
     pub(crate) fn reserved(self: &Arc<Self>, offset: u64, len: u64) -> ControlBlock {
-        self.block(offset, len, false)
+        self.block(self.first.clone(), offset, len, false)
     }
 
-    fn block(self: &Arc<Self>, offset: u64, len: u64, owned: bool) -> ControlBlock {
+    fn block(
+        self: &Arc<Self>,
+        segment: Arc<Segment>,
+        offset: u64,
+        len: u64,
+        owned: bool,
+    ) -> ControlBlock {
         ControlBlock {
-            region: self.clone(),
+            control: self.clone(),
+            segment,
             offset,
             len,
             owned,
@@ -102,35 +233,20 @@ impl ControlRegion {
     fn reclaim(&self) {
         let mut retired = lock(&self.retired);
         retired.retain(|block| {
-            let settled = self.have_arrived(block.offset, &block.awaited);
+            let segment = &block.segment;
+            let settled = segment.have_arrived(block.offset, &block.awaited);
             if settled {
-                self.space().give(block.offset, block.len);
+                segment.space().give(block.offset, block.len);
             }
             !settled
         });
     }
+}
 
-    /// Whether the words of the block at `offset`, which only grow, have come to these values, the
-    /// last that peers write.
-    fn have_arrived(&self, offset: u64, words: &[(u64, u64)]) -> bool {
-        words
-            .iter()
-            .all(|&(at, value)| self.word(offset + at).load(Ordering::Acquire) >= value)
-    }
-
-    /// The aligned word `at` bytes into the region.
-    #[inline]
-    fn word(&self, at: u64) -> &AtomicU64 {
-        assert!(at.is_multiple_of(8) && at + 8 <= self.region.len() as u64);
-        let place = self.region.base().wrapping_add(at as usize);
-        // SAFETY: inside the region, aligned (regions start at a cache line), alive as long as `self`;
-        // peers use it as an atomic word too.
-        unsafe { AtomicU64::from_ptr(place.cast()) }
-    }
-
-    fn space(&self) -> MutexGuard<'_, FreeSpace> {
-        lock(&self.free)
-    }
+/// How many bytes these have.
+fn capacity(segments: &[Arc<Segment>]) -> u64 {
+    let lens = segments.iter().map(|segment| segment.region.len() as u64);
+    lens.sum()
 }
 
 fn configured_bytes() -> Result<Option<u64>> {
@@ -138,7 +254,7 @@ fn configured_bytes() -> Result<Option<u64>> {
         return Ok(None);
     };
     match text.parse() {
-        Ok(bytes) if (1 << 16..=MOST_BYTES).contains(&bytes) => Ok(Some(bytes)),
+        Ok(bytes) if (1 << 16..=1 << OFFSET_BITS).contains(&bytes) => Ok(Some(bytes)),
         _ => Err(Error::new(
             "job start",
             Misuse::BadVariable {
@@ -152,7 +268,8 @@ fn configured_bytes() -> Result<Option<u64>> {
 
 /// Part of this rank's control region; given back when dropped.
 pub(crate) struct ControlBlock {
-    region: Arc<ControlRegion>,
+    control: Arc<ControlRegion>,
+    segment: Arc<Segment>,
     offset: u64,
     len: u64,
     owned: bool,
@@ -161,16 +278,17 @@ pub(crate) struct ControlBlock {
 }
 
 impl ControlBlock {
-    /// Where the block stands in the region: what peers need to know.
-    pub(crate) fn offset(&self) -> u64 {
-        self.offset
+    /// Where the block stands in the region, as a word: what peers need to know.
+    pub(crate) fn place(&self) -> u64 {
+        let (segment, offset) = (self.segment.number, self.offset);
+        BlockPlace { segment, offset }.to_word()
     }
 
     /// The aligned word `at` bytes into the block.
     #[inline]
     pub(crate) fn word(&self, at: u64) -> &AtomicU64 {
         assert!(at + 8 <= self.len);
-        self.region.word(self.offset + at)
+        self.segment.word(self.offset + at)
     }
 
     /// Keeps the block from being used again, once dropped, until each of these words holds the
@@ -182,11 +300,8 @@ impl ControlBlock {
     /// Copies what peers wrote `at` bytes into the block.
     pub(crate) fn read(&self, at: u64, to: &mut [u8]) {
         assert!(at <= self.len && to.len() as u64 <= self.len - at);
-        let place = self
-            .region
-            .region
-            .base()
-            .wrapping_add((self.offset + at) as usize);
+        let base = self.segment.region.base();
+        let place = base.wrapping_add((self.offset + at) as usize);
         // SAFETY: the range was checked to lie in the block; `to` is a unique slice.
         unsafe { copy(to.as_mut_ptr(), place, to.len()) };
     }
@@ -223,50 +338,60 @@ impl Drop for ControlBlock {
         if !self.owned {
             return;
         }
-        let region = &self.region;
         match self.awaited.take() {
-            Some(awaited) if !region.have_arrived(self.offset, &awaited) => {
-                let mut retired = lock(&region.retired);
+            Some(awaited) if !self.segment.have_arrived(self.offset, &awaited) => {
+                let mut retired = lock(&self.control.retired);
                 retired.push(Retired {
+                    segment: self.segment.clone(),
                     offset: self.offset,
                     len: self.len,
                     awaited,
                 });
             }
-            _ => region.space().give(self.offset, self.len),
+            _ => self.segment.space().give(self.offset, self.len),
         }
     }
 }
 
 /// First-fit over the free runs, neighbours joined.
-struct FreeSpace(BTreeMap<u64, u64>);
+struct FreeSpace {
+    runs: BTreeMap<u64, u64>,
+    /// From here on nothing was ever taken, and so all is zero.
+    untouched: u64,
+}
 
 impl FreeSpace {
     fn new(start: u64, end: u64) -> Self {
-        Self(BTreeMap::from([(start, end - start)]))
+        Self {
+            runs: BTreeMap::from([(start, end - start)]),
+            untouched: start,
+        }
     }
 
-    fn take(&mut self, len: u64) -> Option<u64> {
-        let (&offset, &found) = self.0.iter().find(|(_, found)| **found >= len)?;
-        self.0.remove(&offset);
+    /// Where a run begins, and how many of its bytes were taken before.
+    fn take(&mut self, len: u64) -> Option<(u64, u64)> {
+        let (&offset, &found) = self.runs.iter().find(|(_, found)| **found >= len)?;
+        self.runs.remove(&offset);
         if found > len {
-            self.0.insert(offset + len, found - len);
+            self.runs.insert(offset + len, found - len);
         }
-        Some(offset)
+        let before = self.untouched.saturating_sub(offset).min(len);
+        self.untouched = self.untouched.max(offset + len);
+        Some((offset, before))
     }
 
     fn give(&mut self, mut offset: u64, mut len: u64) {
-        if let Some((&before, &before_len)) = self.0.range(..offset).next_back()
+        if let Some((&before, &before_len)) = self.runs.range(..offset).next_back()
             && before + before_len == offset
         {
-            self.0.remove(&before);
+            self.runs.remove(&before);
             offset = before;
             len += before_len;
         }
-        if let Some(after_len) = self.0.remove(&(offset + len)) {
+        if let Some(after_len) = self.runs.remove(&(offset + len)) {
             len += after_len;
         }
-        self.0.insert(offset, len);
+        self.runs.insert(offset, len);
     }
 }
 
@@ -277,12 +402,12 @@ mod tests {
     #[test]
     fn space_given_back_joins_its_neighbours() {
         let mut space = FreeSpace::new(64, 640);
-        let blocks: Vec<_> = (0..9).map(|_| space.take(64).unwrap()).collect();
+        let blocks: Vec<u64> = (0..9).map(|_| space.take(64).unwrap().0).collect();
         assert_eq!(space.take(64), None);
         for &at in [1, 3, 5, 7, 2, 6, 4, 0, 8].map(|i: usize| &blocks[i]) {
             space.give(at, 64);
         }
-        assert_eq!(space.0, BTreeMap::from([(64, 576)]));
-        assert_eq!(space.take(576), Some(64));
+        assert_eq!(space.runs, BTreeMap::from([(64, 576)]));
+        assert_eq!(space.take(576), Some((64, 576)));
     }
 }

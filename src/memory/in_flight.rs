@@ -130,7 +130,7 @@ mod tests {
     fn a_thread_has_its_own_once_it_has_entered() {
         let _alone = lock(&ALONE);
         let device = crate::devices::open("soft");
-        let control = ControlRegion::new(&*device, AT + BYTES).unwrap();
+        let control = ControlRegion::new(&device, AT + BYTES, AT).unwrap();
         let (one, each) = (
             InFlightFlags::new(&control, false),
             InFlightFlags::new(&control, true),

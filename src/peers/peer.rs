@@ -1,14 +1,17 @@
 //! Another rank of the job, as this one reaches it.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 
 use rdma_sys_shim::{AtomicDomain, Device, Endpoint, RemoteRegion};
 use transom_launch::pmi::PmiError;
 
+use super::signs::SEGMENT_LIST;
 use super::texts::beginning;
 use crate::error::{Error, ErrorClass, PeerError, Result, SystemError};
+use crate::memory::control::{BlockPlace, listed_segment};
 use crate::memory::remote::{RemoteMemory, RemoteWord};
-use crate::wait::Patience;
+use crate::wait::{Patience, lock};
 
 /// Of a longer name, so many bytes are published: a record has to fit into one line of PMI.
 const LONGEST_NAME: usize = 32;
@@ -95,12 +98,41 @@ fn from_hex(digits: &str) -> Option<Vec<u8>> {
 
 /// A rank that this one is connected to.
 pub(crate) struct Peer {
-    /// The peer's control region.
+    /// The first segment of the peer's control region.
     pub(crate) control: Arc<RemoteMemory>,
-    /// The same, for blocks of windows whose atomics are the processor's where the device's are its own.
-    shared: Arc<RemoteMemory>,
+    first: Segment,
+    /// Others, by their numbers, as far as they were needed.
+    segments: Mutex<BTreeMap<u64, Segment>>,
+    /// Which rank of the world it is.
+    rank: u32,
+    patience: Patience,
     pub(crate) abort: RemoteWord,
     pub(crate) state: RemoteWord,
+}
+
+/// A segment of a peer's control region.
+#[derive(Clone)]
+struct Segment {
+    memory: Arc<RemoteMemory>,
+    /// The same, for blocks of windows whose atomics are the processor's where the device's are its own.
+    shared: Arc<RemoteMemory>,
+}
+
+impl Segment {
+    fn new(endpoint: Arc<dyn Endpoint>, region: RemoteRegion, patience: Patience) -> Result<Self> {
+        let memory = Arc::new(RemoteMemory::new(endpoint, region, patience)?);
+        let shared = Arc::new(memory.with_atomics());
+        Ok(Self { memory, shared })
+    }
+
+    /// For what belongs to a window with these atomics.
+    fn memory_in(self, domain: AtomicDomain) -> Arc<RemoteMemory> {
+        match domain {
+            AtomicDomain::Cpu => self.shared,
+            // Locks are kept in one way by all, and some have the device's alone.
+            AtomicDomain::Device | AtomicDomain::Global => self.memory,
+        }
+    }
 }
 
 impl Peer {
@@ -127,15 +159,17 @@ impl Peer {
             })
             .during("connect")
         })?;
-        let control = Arc::new(RemoteMemory::new(endpoint, record.control, patience)?);
-        let shared = Arc::new(control.with_atomics());
+        let first = Segment::new(endpoint, record.control, patience)?;
         Ok(Self {
             // Others may reach it through the device: any cause of the end will do. To tell it to a neighbour must
             // not take a connection, of which there may be none yet.
-            abort: shared.word(super::signs::ABORT),
-            state: control.word(super::signs::STATE),
-            shared,
-            control,
+            abort: first.shared.word(super::signs::ABORT),
+            state: first.memory.word(super::signs::STATE),
+            control: first.memory.clone(),
+            first,
+            segments: Mutex::default(),
+            rank,
+            patience,
         })
     }
 
@@ -143,13 +177,44 @@ impl Peer {
         self.control.endpoint()
     }
 
-    /// The same, for what belongs to a window with these atomics.
-    pub(crate) fn control_in(&self, domain: AtomicDomain) -> &Arc<RemoteMemory> {
-        match domain {
-            AtomicDomain::Cpu => &self.shared,
-            // Locks are kept in one way by all, and some have the device's alone.
-            AtomicDomain::Device | AtomicDomain::Global => &self.control,
+    /// The memory in which a block of the peer stands, as it told by `place`, and where in it. `domain`: that of the window
+    /// that it belongs to.
+    pub(crate) fn block_in(
+        &self,
+        domain: AtomicDomain,
+        place: u64,
+    ) -> Result<(Arc<RemoteMemory>, u64)> {
+        let place = BlockPlace::from_word(place);
+        let segment = match place.segment {
+            0 => self.first.clone(),
+            _ => self.find_segment(place)?,
+        };
+        Ok((segment.memory_in(domain), place.offset))
+    }
+
+    /// As [`Peer::block_in`], for a communicator.
+    pub(crate) fn block(&self, place: u64) -> Result<(Arc<RemoteMemory>, u64)> {
+        self.block_in(AtomicDomain::Device, place)
+    }
+
+    #[cold]
+    fn find_segment(&self, place: BlockPlace) -> Result<Segment> {
+        let mut segments = lock(&self.segments);
+        if let Some(known) = segments.get(&place.segment) {
+            return Ok(known.clone());
         }
+        // The peer wrote it down before it told of the block.
+        let mut entry = [0_u64; 3];
+        let at = SEGMENT_LIST + place.entry();
+        (self.control).read(at, bytemuck::bytes_of_mut(&mut entry))?;
+        let region = listed_segment(entry);
+        if place.offset >= region.len {
+            let (rank, what) = (self.rank, "the place of a block");
+            return Err(Error::new("connect", PeerError::Garbled { rank, what }));
+        }
+        let segment = Segment::new(self.endpoint().clone(), region, self.patience)?;
+        segments.insert(place.segment, segment.clone());
+        Ok(segment)
     }
 }
 

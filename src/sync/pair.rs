@@ -23,19 +23,14 @@ impl Window {
         let rank = aim.rank;
         let peer = self.team.connect_to(rank);
         let peer = peer.map_err(|error| self.failed(aim, error))?;
+        let block = peer.block_in(self.atomic_domain(), self.columns.block.get(rank));
+        let (control, block) = block.map_err(|error| self.failed(aim, error))?;
         Ok(self.pair_table().pair_or(rank, || {
             let slot = self.own_word(self.layout.post_slot(rank));
             let completed = self.own_word(self.layout.completion_slot(rank));
-            let control = peer.control_in(self.atomic_domain());
             let (layout, me) = (self.layout, self.rank());
             let there = [layout.post_slot(me), layout.completion_slot(me)];
-            Pair::new(
-                control,
-                self.columns.block.get(rank),
-                there,
-                slot,
-                completed,
-            )
+            Pair::new(control, block, there, slot, completed)
         }))
     }
 

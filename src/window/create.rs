@@ -285,7 +285,7 @@ fn prepare(
             base: exposed.remote.address,
             size: exposed.remote.len,
             rkey: exposed.remote.rkey,
-            block: block.offset(),
+            block: block.place(),
             granularity,
             unit: created.disp_unit,
             notifications: hints.notification_counters.into(),

@@ -117,19 +117,19 @@ impl Pair {
     /// `block`: where the window's block stands in the other's control region, and in that the slot that this rank
     /// posts to and the one for what it completes. The two words are this rank's own.
     pub(crate) fn new(
-        control: &Arc<RemoteMemory>,
+        control: Arc<RemoteMemory>,
         block: u64,
         [post_slot, completion_slot]: [u64; 2],
         slot: LocalWord,
         completed: LocalWord,
     ) -> Self {
         Self {
-            control: control.clone(),
+            slot_there: control.word(block + post_slot),
+            completed_there: control.word(block + completion_slot),
+            control,
             block,
             slot,
             completed,
-            slot_there: control.word(block + post_slot),
-            completed_there: control.word(block + completion_slot),
             posted: AtomicU64::new(0),
             started: AtomicU64::new(0),
             sent: AtomicU64::new(Ticket::DONE.0),

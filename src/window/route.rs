@@ -49,10 +49,7 @@ impl Window {
         let columns = &self.columns;
         let peer = self.team.connect_to(rank)?;
         let exposed = self.exposed(rank);
-        let (control, block) = (
-            peer.control_in(self.atomic_domain()),
-            columns.block.get(rank),
-        );
+        let (control, block) = peer.block_in(self.atomic_domain(), columns.block.get(rank))?;
         let mut route = Route {
             endpoint: peer.endpoint().clone(),
             region: exposed,

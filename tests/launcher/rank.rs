@@ -33,6 +33,7 @@ pub(crate) fn play(role: &str) {
         "init" => init(),
         "wait" => wait(),
         "meet" => meet(),
+        "control-full" => control_full(),
         "unmapped" => unmapped(),
         "child" => child(),
         "grandchild" => report(),
@@ -195,6 +196,27 @@ fn meet() {
     let world = job.world();
     world.barrier().unwrap();
     println!("rank {} of {}", world.rank(), world.size());
+}
+
+/// Makes communicators until there is no room for one more, and uses them all, and their room again.
+fn control_full() {
+    let job = transom::Job::init().unwrap();
+    let mut comms = Vec::new();
+    let error = loop {
+        match job.world().dup() {
+            Ok(comm) => comms.push(comm),
+            Err(error) => break error,
+        }
+        assert!(comms.len() < 1000, "more than the environment allows");
+    };
+    assert_eq!(error.class(), transom::ErrorClass::NoMem, "{error}");
+    comms.iter().for_each(|comm| comm.barrier().unwrap());
+    let made = comms.len();
+    drop(comms);
+    for _ in 0..2 * made {
+        job.world().dup().unwrap().barrier().unwrap();
+    }
+    println!("{error}");
 }
 
 /// Passes on what a rank and its launcher tell each other, but for the question on which nodes ranks run.

@@ -5,7 +5,7 @@ use std::process::Command;
 use libtest_mimic::Trial;
 use transom_testing::job::{quiet, run, transom, transom_run};
 
-use crate::trials;
+use crate::{role, trials};
 
 pub(crate) fn tests() -> Vec<Trial> {
     trials!["refusals":
@@ -13,6 +13,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         numbers_of_ranks_that_cannot_be,
         options_that_are_not_there,
         limits_are_named,
+        control_memory_runs_out_with_an_error,
         ranks_get_the_original_limits,
         no_arguments_print_help,
     ]
@@ -103,6 +104,17 @@ fn limits_are_named() {
     let done = run(&mut limited("-n 200", 64, "echo started")).expect(2);
     assert_eq!(done.text(), "");
     done.says("64 ranks need 320 open files, but the limit is 200");
+}
+
+fn control_memory_runs_out_with_an_error() {
+    let mut command = role(2, &["--device", "soft"], "control-full");
+    let done = run(command.env("TRANSOM_CONTROL_BYTES", "200000")).expect(0);
+    assert_eq!(done.text().lines().count(), 2, "{}", done.text());
+    assert!(
+        done.text().contains("TRANSOM_CONTROL_BYTES"),
+        "{}",
+        done.text()
+    );
 }
 
 fn ranks_get_the_original_limits() {

@@ -41,7 +41,7 @@ struct Hello {
 }
 
 /// The last byte counts versions of what follows.
-const MAGIC: [u8; 8] = *b"transom\x04";
+const MAGIC: [u8; 8] = *b"transom\x05";
 
 /// The rank and the size that the allgather names; it is asked no more. Nobody else has heard of this
 /// rank yet.
