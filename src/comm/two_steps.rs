@@ -196,7 +196,8 @@ impl Drop for Engine {
             .into_iter()
             .flatten()
             .flat_map(RingChannel::last_words);
-        self.core.block.retire_until(words);
+        let block = &*self.core.block;
+        block.retire_until(words.map(|(at, value)| (block, at, value)));
     }
 }
 

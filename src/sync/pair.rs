@@ -1,10 +1,14 @@
 //! The flags that post, start, complete, wait and notifications send to other ranks.
 
 use rdma_sys_shim::Ticket;
+use rdma_sys_shim::memory::full_fence;
 
 use crate::comm::Group;
-use crate::error::{Error, Misuse, Result};
-use crate::terms::Aim;
+use crate::error::{Error, Misuse, PeerError, Result};
+use crate::memory::control::may_be_block;
+use crate::terms::{Aim, WorldRank};
+use crate::wait::lock;
+use crate::window::contacts::ContactThere;
 use crate::window::pairs::{Pair, PairTable, Roll};
 use crate::window::{OnTarget, Window};
 
@@ -24,14 +28,58 @@ impl Window {
         let peer = self.team.connect_to(rank);
         let peer = peer.map_err(|error| self.failed(aim, error))?;
         let block = peer.block_in(self.atomic_domain(), self.columns.block.get(rank));
-        let (control, block) = block.map_err(|error| self.failed(aim, error))?;
-        Ok(self.pair_table().pair_or(rank, || {
-            let slot = self.own_word(self.layout.post_slot(rank));
-            let completed = self.own_word(self.layout.completion_slot(rank));
-            let (layout, me) = (self.layout, self.rank());
-            let there = [layout.post_slot(me), layout.completion_slot(me)];
-            Pair::new(control, block, there, slot, completed)
-        }))
+        let block = block.map_err(|error| self.failed(aim, error))?;
+        Ok(self.pair_table().pair_or(rank, || Pair::new(block)))
+    }
+
+    /// As [`Window::pair`], with a contact.
+    #[inline]
+    pub(super) fn contact(&self, aim: Aim) -> Result<&Pair> {
+        let pair = self.pair(aim)?;
+        if !pair.has_contact() {
+            aim.aside(|aim| self.make_contact(aim, pair))?;
+        }
+        Ok(pair)
+    }
+
+    #[cold]
+    fn make_contact(&self, aim: Aim, pair: &Pair) -> Result<()> {
+        let table = self.pair_table();
+        let _alone = lock(&table.contacting);
+        if !pair.has_contact() {
+            let control = &self.team.fabric.control;
+            let contact = table.contacts.add(control, &self.block, aim.rank);
+            pair.set_contact(contact.map_err(|error| error.during(aim.operation))?);
+        }
+        Ok(())
+    }
+
+    /// The contact of the rank of `aim` for this one, if it is there; this rank has made its own.
+    #[cold]
+    pub(super) fn find_there<'p>(
+        &self,
+        aim: Aim,
+        pair: &'p Pair,
+    ) -> Result<Option<&'p ContactThere>> {
+        let peer = self.team.connect_to(aim.rank)?;
+        let world_rank = self.team.world_rank(aim.rank);
+        let garbled = || {
+            let (WorldRank(rank), what) = (world_rank, "its contacts");
+            Error::new(aim.operation, PeerError::Garbled { rank, what })
+        };
+        let chunk = |place| match may_be_block(place) {
+            true => peer.block_in(self.atomic_domain(), place),
+            false => Err(garbled()),
+        };
+        full_fence();
+        pair.find_there(self.rank(), chunk, garbled)
+    }
+
+    /// Looks which posts the rank of `aim` has kept for this one, unless that is known.
+    #[cold]
+    pub(super) fn settle(&self, aim: Aim, pair: &Pair) -> Result<()> {
+        let settled = pair.settle(|| self.find_there(aim, pair));
+        settled.map_err(|error| self.failed(aim, error))
     }
 
     #[inline]
@@ -57,7 +105,7 @@ impl Window {
     fn call_new_roll(&self, operation: &'static str, group: &Group, roll: &Roll) -> Result<()> {
         roll.call(group, |index| {
             let rank = self.rank_of_member(operation, group, index)?;
-            self.pair(Aim::new(operation, rank))?;
+            self.contact(Aim::new(operation, rank))?;
             Ok(rank)
         })
     }
@@ -99,10 +147,13 @@ impl Window {
             result = result.and(arrived.map_err(|error| self.failed(aim, error)));
         }
         // An epoch that was started without a check may be over before its post has arrived here.
-        let layout = self.layout;
-        let slots = self.pairs.all_known();
-        let slots = slots.map(|(rank, pair)| (layout.post_slot(rank), pair.started()));
-        self.block.retire_until(slots);
+        let posts = || (self.pairs.all_known()).filter_map(|(_, pair)| pair.awaited_post());
+        if posts().next().is_some() {
+            self.block.retire_until(posts());
+            for block in self.pairs.blocks() {
+                block.retire_until(posts());
+            }
+        }
         result.map_err(|error| self.give_up(error))
     }
 }

@@ -1,9 +1,9 @@
 //! Post, start, complete, wait: epochs between the ranks of two groups, and nobody else.
 //!
-//! Post and start need no atomics. Each rank keeps a slot for each other one, which that one alone
+//! Post and start need no atomics. Each rank keeps a contact for each other one that it meets, with words which that one alone
 //! writes: how many exposure epochs it has opened to this rank. Start counts the access epochs, and
-//! a target may be accessed once its slot has come to that count. Complete stores the same count in a
-//! second slot at each target, behind this rank's operations there; wait is over when each origin's
+//! a target may be accessed once its word has come to that count. Complete stores the same count in a
+//! second word at each target, behind this rank's operations there; wait is over when each origin's
 //! has come to the number of epochs that were opened to it. So it is known who has completed, and
 //! that a rank which left in good order has.
 //!
@@ -15,11 +15,12 @@ use super::Assert;
 use super::flush::behind_gets;
 use crate::comm::Group;
 use crate::diagnostics::TracedEpoch;
-use crate::error::{Error, ErrorKind, Misuse, Result};
+use crate::error::{EpochState, Error, ErrorKind, Misuse, Result};
 use crate::liveness::Awaited;
 use crate::peers::not_forked;
 use crate::terms::Aim;
 use crate::wait::Verdict;
+use crate::window::contacts::ContactThere;
 use crate::window::pairs::Pair;
 use crate::window::{Mode, OnTarget, Window};
 
@@ -50,7 +51,8 @@ impl Window {
         epochs.post();
         for rank in origins.iter() {
             let aim = Aim::new(OPERATION, rank);
-            let told = self.pair(aim).and_then(Pair::post);
+            let told = self.pair(aim);
+            let told = told.and_then(|pair| pair.post(|| self.find_there(aim, pair)));
             told.map_err(|error| aim.aside(|aim| self.give_up(self.failed(aim, error))))?;
         }
         self.count_by(|counters| counters.begin_epoch(TracedEpoch::Post));
@@ -63,7 +65,8 @@ impl Window {
     /// Waits for nothing but connections to ranks that were not needed before. The first operation on
     /// a target waits for its post, so that nobody waits for a target before it is needed, and
     /// `complete` for those that were not used. With [`Assert::NO_CHECK`] nothing waits: all targets
-    /// have posted before, and said so by other means. Loads and stores through a pointer of
+    /// have posted before, and said so by other means (the first time on a target, it is looked whether its call has
+    /// returned). Loads and stores through a pointer of
     /// [`Window::shared_query`] are no operations, and so do not wait either: MPI lets start return
     /// before the post, so that a program has to hear of that first, as by a get.
     ///
@@ -79,14 +82,20 @@ impl Window {
         self.context().check_aborted(OPERATION)?;
         let targets = &self.pair_table().targets;
         self.call_roll(OPERATION, group, targets)?;
-        epochs.next_serial();
         let unchecked = assert.contains(Assert::NO_CHECK);
+        if unchecked {
+            // Nobody looks later for what a target has posted before it met this rank.
+            for rank in targets.iter() {
+                self.on(Aim::new(OPERATION, rank)).await_first_post()?;
+            }
+        }
+        epochs.next_serial();
         for rank in targets.iter() {
             let on = self.on(Aim::new(OPERATION, rank));
             epochs.start_on(on.epoch());
             let pair = on.pair()?;
             let started = pair.count_start();
-            let may_enter = unchecked || pair.posts() >= started;
+            let may_enter = unchecked || pair.has_posted(started);
             if may_enter && on.target.route().is_some() {
                 epochs.enter(on.epoch());
             }
@@ -217,13 +226,18 @@ impl Window {
         let _call = self.in_call(aim);
         let pair = self.pair(aim)?;
         let started = pair.started();
-        if pair.posts() >= started {
+        let posted = || {
+            if !pair.has_posted(started) && !pair.is_settled() {
+                self.settle(aim, pair)?;
+            }
+            Ok(pair.has_posted(started))
+        };
+        if posted()? {
             return Ok(());
         }
         if rank == self.rank() {
             self.has_own_post(operation)?;
         }
-        let posted = || Ok(pair.posts() >= started);
         let world_rank = self.team.world_rank(rank);
         self.context().patience().wait(posted, || {
             self.check(operation, Awaited::Rank(world_rank))?;
@@ -292,9 +306,49 @@ impl OnTarget<'_> {
             return Err(error);
         }
         let pair = self.pair()?;
-        self.complete_before_flag(|| pair.completes_here())?;
-        pair.complete()
+        let there = match pair.there() {
+            Some(known) => known,
+            None => self.aside(|on| on.find_target(pair))?,
+        };
+        self.complete_before_flag(|| there.is_completed_here())?;
+        pair.complete(there)
             .map_err(|error| self.aside(|on| on.failed(error)))
+    }
+
+    /// Of a target that has posted, as the program says, waits until it is known whether it keeps its first post.
+    #[inline]
+    fn await_first_post(self) -> Result<()> {
+        let pair = self.pair()?;
+        match pair.is_settled() {
+            true => Ok(()),
+            false => self.aside(|on| on.await_decision(pair)),
+        }
+    }
+
+    #[cold]
+    fn await_decision(self, pair: &Pair) -> Result<()> {
+        let Self { window, aim, .. } = self;
+        let next = pair.started() + 1;
+        let known = || {
+            window.settle(aim, pair)?;
+            Ok(pair.is_settled() || pair.has_posted(next))
+        };
+        let world_rank = window.team.world_rank(aim.rank);
+        let check = || window.check(aim.operation, Awaited::Rank(world_rank));
+        window.context().patience().wait(known, check)
+    }
+
+    /// The contact of a target that has posted, and so has made one.
+    #[cold]
+    fn find_target(self, pair: &Pair) -> Result<&ContactThere> {
+        let Self { window, aim, .. } = self;
+        let there = window.find_there(aim, pair);
+        let there = there.map_err(|error| window.failed(aim, error))?;
+        there.ok_or_else(|| {
+            let needs = "start without a check needs targets that have posted";
+            let state = EpochState::NotExposed;
+            Error::new(aim.operation, Misuse::Epoch { needs, state })
+        })
     }
 }
 

@@ -197,7 +197,7 @@ impl Window {
         let operation = created.operation;
         not_forked(operation)?;
         let _call = diagnostics::in_call(operation);
-        let layout = BlockLayout::new(comm.size(), barrier_bytes(&comm.team().rings));
+        let layout = BlockLayout::new(barrier_bytes(&comm.team().rings));
         let prepared = prepare(comm.team(), &layout, created, info, expose);
         let prepared = prepared.map_err(|error| error.during(operation));
         let (mut own, entries) = exchange(comm, operation, prepared)?;

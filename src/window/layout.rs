@@ -8,38 +8,23 @@ pub(crate) const CALL_AT: u64 = 8;
 pub(crate) const ACCUMULATE_LOCK_AT: u64 = LINE;
 /// Whether bulk mode is on here; seldom written, and read by every single atomic.
 pub(crate) const BULK_MODE_AT: u64 = 2 * LINE;
-pub(crate) const BARRIER_AT: u64 = 3 * LINE;
+/// So many chunks of contacts there can be.
+pub(super) const CHUNKS: u64 = 12;
+/// Where they are, a word for each.
+pub(crate) const CONTACTS_AT: u64 = 3 * LINE;
+pub(crate) const BARRIER_AT: u64 = CONTACTS_AT + (8 * CHUNKS).next_multiple_of(LINE);
 
 /// The places that depend on the number of ranks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockLayout {
-    posts: u64,
-    completions: u64,
     notifications: u64,
 }
 
 impl BlockLayout {
     /// `barrier`: the bytes of its flags.
-    pub(crate) fn new(ranks: u32, barrier: u64) -> Self {
-        let slots = (8 * u64::from(ranks)).next_multiple_of(LINE);
-        let posts = BARRIER_AT + barrier;
-        Self {
-            posts,
-            completions: posts + slots,
-            notifications: posts + 2 * slots,
-        }
-    }
-
-    /// How many access epochs `rank` has completed on this one.
-    #[inline]
-    pub(crate) fn completion_slot(self, rank: u32) -> u64 {
-        self.completions + 8 * u64::from(rank)
-    }
-
-    /// How many exposure epochs `rank` has opened to this one.
-    #[inline]
-    pub(crate) fn post_slot(self, rank: u32) -> u64 {
-        self.posts + 8 * u64::from(rank)
+    pub(crate) fn new(barrier: u64) -> Self {
+        let notifications = BARRIER_AT + barrier;
+        Self { notifications }
     }
 
     /// One of this rank's notification counters.
@@ -60,22 +45,19 @@ mod tests {
 
     #[test]
     fn no_two_words_share_a_place() {
-        for ranks in [1, 2, 3, 7, 8, 9, 1000] {
-            let layout = BlockLayout::new(ranks, 5 * LINE);
-            let flags = (0..5).map(|number| BARRIER_AT + number * LINE);
-            let mut places: Vec<u64> = [LOCK_AT, CALL_AT, ACCUMULATE_LOCK_AT, BULK_MODE_AT]
-                .into_iter()
-                .chain(flags)
-                .chain((0..ranks).map(|rank| layout.post_slot(rank)))
-                .chain((0..ranks).map(|rank| layout.completion_slot(rank)))
-                .chain((0..3).map(|counter| layout.notification(counter)))
-                .collect();
-            let len = places.len();
-            places.sort_unstable();
-            places.dedup();
-            assert_eq!(places.len(), len);
-            assert!(places.iter().all(|at| at % 8 == 0));
-            assert!(places[len - 1] + 8 <= layout.bytes(3));
-        }
+        let layout = BlockLayout::new(5 * LINE);
+        let flags = (0..5).map(|number| BARRIER_AT + number * LINE);
+        let mut places: Vec<u64> = [LOCK_AT, CALL_AT, ACCUMULATE_LOCK_AT, BULK_MODE_AT]
+            .into_iter()
+            .chain((0..CHUNKS).map(|number| CONTACTS_AT + 8 * number))
+            .chain(flags)
+            .chain((0..3).map(|counter| layout.notification(counter)))
+            .collect();
+        let len = places.len();
+        places.sort_unstable();
+        places.dedup();
+        assert_eq!(places.len(), len);
+        assert!(places.iter().all(|at| at % 8 == 0));
+        assert!(places[len - 1] + 8 <= layout.bytes(3));
     }
 }

@@ -2,6 +2,7 @@
 
 mod attach;
 mod attributes;
+pub(crate) mod contacts;
 mod copied;
 mod counters;
 mod create;
@@ -56,7 +57,7 @@ use crate::datatype::AtomicWidths;
 use crate::diagnostics::Counters;
 use crate::error::Result;
 use crate::memory::columns::Column;
-use crate::memory::control::{ControlBlock, LocalWord};
+use crate::memory::control::ControlBlock;
 use crate::memory::in_flight::{self, InFlightFlags};
 use crate::memory::remote::RemoteWord;
 use crate::peers::Context;
@@ -162,11 +163,6 @@ impl Window {
     #[inline]
     pub(crate) fn context(&self) -> &Context {
         &self.team.context
-    }
-
-    /// The word `at` bytes into this rank's own control block.
-    pub(crate) fn own_word(&self, at: u64) -> LocalWord {
-        LocalWord::new(&self.block, at)
     }
 
     /// Where a rank says it, all its threads, but for those that are not seen at any now.

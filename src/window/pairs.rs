@@ -2,16 +2,18 @@
 //! how far it has come.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
+use rdma_sys_shim::memory::full_fence;
 use rdma_sys_shim::{Endpoint, Ticket};
 
+use super::contacts::{Contact, ContactThere, Contacts, Kept, deliver, find};
 use crate::comm::Group;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::liveness::Polls;
-use crate::memory::control::LocalWord;
+use crate::memory::control::ControlBlock;
 use crate::memory::once_table::OnceTable;
-use crate::memory::remote::{RemoteMemory, RemoteWord};
+use crate::memory::remote::RemoteMemory;
 use crate::memory::word::SharedWord;
 
 /// The other ranks, as far as they are used; nothing is allocated before the first one is.
@@ -31,6 +33,9 @@ pub(crate) struct PairTable {
     pub(crate) origins: Roll,
     /// To whom `start` gave access.
     pub(crate) targets: Roll,
+    pub(crate) contacts: Contacts,
+    /// Held while a contact is made: two threads must not make two for one rank.
+    pub(crate) contacting: Mutex<()>,
 }
 
 /// This rank and another one.
@@ -38,14 +43,13 @@ pub(crate) struct Pair {
     control: Arc<RemoteMemory>,
     /// Where the window's block stands in it.
     block: u64,
-    /// How many exposure epochs the other has opened to this rank.
-    slot: LocalWord,
-    /// How many access epochs the other has completed on this rank.
-    completed: LocalWord,
-    /// Where the other counts the exposure epochs that this rank has opened to it, and the access epochs that this
-    /// rank has completed on it.
-    slot_there: RemoteWord,
-    completed_there: RemoteWord,
+    /// This rank's contact for the other, if it posts or starts with it; the other writes there how often it has posted, and
+    /// how many access epochs it has completed.
+    own: OnceLock<Contact>,
+    /// The other's for this rank, once it was found.
+    there: OnceLock<ContactThere>,
+    /// How many posts the other has kept in its contact, once that is known: those after them come to this rank's.
+    kept: OnceLock<u64>,
     /// How many exposure epochs this rank has opened to the other.
     posted: AtomicU64,
     /// How many access epochs this rank has started on the other.
@@ -114,22 +118,14 @@ impl Roll {
 }
 
 impl Pair {
-    /// `block`: where the window's block stands in the other's control region, and in that the slot that this rank
-    /// posts to and the one for what it completes. The two words are this rank's own.
-    pub(crate) fn new(
-        control: Arc<RemoteMemory>,
-        block: u64,
-        [post_slot, completion_slot]: [u64; 2],
-        slot: LocalWord,
-        completed: LocalWord,
-    ) -> Self {
+    /// `block`: where the window's block stands in the other's control memory.
+    pub(crate) fn new((control, block): (Arc<RemoteMemory>, u64)) -> Self {
         Self {
-            slot_there: control.word(block + post_slot),
-            completed_there: control.word(block + completion_slot),
             control,
             block,
-            slot,
-            completed,
+            own: OnceLock::new(),
+            there: OnceLock::new(),
+            kept: OnceLock::new(),
             posted: AtomicU64::new(0),
             started: AtomicU64::new(0),
             sent: AtomicU64::new(Ticket::DONE.0),
@@ -137,14 +133,69 @@ impl Pair {
     }
 
     #[inline]
+    pub(crate) fn has_contact(&self) -> bool {
+        self.own.get().is_some()
+    }
+
+    /// Keeps this rank's contact, which was made just now.
+    pub(crate) fn set_contact(&self, contact: Contact) {
+        let _ = self.own.set(contact);
+    }
+
+    /// The other's contact for this rank, if it is known or there now. `chunk` and `garbled`: as of [`find`].
+    pub(crate) fn find_there(
+        &self,
+        me: u32,
+        chunk: impl Fn(u64) -> Result<(Arc<RemoteMemory>, u64)>,
+        garbled: impl Fn() -> Error,
+    ) -> Result<Option<&ContactThere>> {
+        if let Some(known) = self.there.get() {
+            return Ok(Some(known));
+        }
+        let found = find(me, (&self.control, self.block), chunk, garbled)?;
+        Ok(found.map(|found| self.there.get_or_init(|| found)))
+    }
+
+    #[inline]
     pub(crate) fn started(&self) -> u64 {
         self.started.load(Ordering::Relaxed)
     }
 
-    /// How many exposure epochs the other has opened to this rank, as far as it is known here.
+    /// Whether the other has opened so many exposure epochs to this rank, as far as it is known here.
     #[inline]
-    pub(crate) fn posts(&self) -> u64 {
-        self.slot.atomic().load(Ordering::Acquire)
+    pub(crate) fn has_posted(&self, epochs: u64) -> bool {
+        let own = self.own.get();
+        own.is_some_and(|own| own.posts.atomic().load(Ordering::Acquire) >= epochs)
+            || self.kept.get().is_some_and(|&kept| kept >= epochs)
+    }
+
+    /// Whether it is known which posts the other keeps: all others are told.
+    #[inline]
+    pub(crate) fn is_settled(&self) -> bool {
+        self.kept.get().is_some()
+    }
+
+    /// Finds out which posts the other keeps; `find` looks for its contact. If none was there after this rank had made its own,
+    /// or one post was told, all later ones are.
+    pub(crate) fn settle<'p>(
+        &'p self,
+        find: impl FnOnce() -> Result<Option<&'p ContactThere>>,
+    ) -> Result<()> {
+        let kept = match self.has_posted(1) {
+            true => Kept::Posts(0),
+            false => find()?.map_or(Ok(Kept::Posts(0)), ContactThere::kept)?,
+        };
+        if let Kept::Posts(kept) = kept {
+            let _ = self.kept.set(kept);
+        }
+        Ok(())
+    }
+
+    /// A post that this rank started on, and that has still to be stored in its contact: where, and the number.
+    pub(crate) fn awaited_post(&self) -> Option<(&ControlBlock, u64, u64)> {
+        let started = self.started();
+        let (block, at) = self.own.get()?.posts_word();
+        (!self.has_posted(started)).then_some((block, at, started))
     }
 
     /// Counts one more access epoch; returns how many that makes.
@@ -155,13 +206,21 @@ impl Pair {
         started
     }
 
-    /// Tells the other rank that one more exposure epoch is open to it.
+    /// Tells the other rank that one more exposure epoch is open to it; `find` looks for its contact.
     #[inline]
-    pub(crate) fn post(&self) -> Result<()> {
+    pub(crate) fn post<'p>(
+        &'p self,
+        find: impl FnOnce() -> Result<Option<&'p ContactThere>>,
+    ) -> Result<()> {
         let posted = self.posted() + 1;
         self.posted.store(posted, Ordering::Relaxed);
-        let sent = self.slot_there.store(posted)?;
-        self.note_sent(sent);
+        let there = match (self.there.get(), self.own.get()) {
+            (None, Some(own)) => deliver(posted, own.kept.atomic(), full_fence, find)?,
+            (known, _) => known,
+        };
+        if let Some(there) = there {
+            self.note_sent(there.posts.store(posted)?);
+        }
         Ok(())
     }
 
@@ -175,22 +234,23 @@ impl Pair {
     /// opened to it.
     #[inline]
     pub(crate) fn has_completed(&self) -> bool {
-        self.completed.atomic().observe() >= self.posted()
+        let own = self.own.get();
+        own.is_some_and(|own| own.completions.atomic().observe() >= self.posted())
     }
 
-    /// Tells the other rank that all access epochs so far are complete: behind everything that this rank did to it,
-    /// but what went through the device must be complete if that is [told here](Pair::completes_here).
+    /// Tells the other rank, in its contact, that all access epochs so far are complete: behind everything that this rank did
+    /// to it, but what went through the device must be complete if that is [told here](ContactThere::is_completed_here).
     #[inline]
-    pub(crate) fn complete(&self) -> Result<()> {
-        let sent = self.completed_there.store(self.started())?;
+    pub(crate) fn complete(&self, there: &ContactThere) -> Result<()> {
+        let sent = there.completions.store(self.started())?;
         self.note_sent(sent);
         Ok(())
     }
 
-    /// Whether what [`Pair::complete`] stores does not go through the device.
+    /// The other's contact for this rank, if it was found.
     #[inline]
-    pub(crate) fn completes_here(&self) -> bool {
-        self.completed_there.is_stored_here()
+    pub(crate) fn there(&self) -> Option<&ContactThere> {
+        self.there.get()
     }
 
     /// As [`RemoteMemory::is_raised_here`], of the word `at` bytes into the other's block.
@@ -239,12 +299,20 @@ impl Pairs {
             pairs: OnceTable::new(ranks),
             origins: Roll::new(ranks),
             targets: Roll::new(ranks),
+            contacts: Contacts::default(),
+            contacting: Mutex::default(),
         })
     }
 
     #[inline]
     pub(crate) fn known(&self, rank: u32) -> Option<&Pair> {
         self.table.get()?.pairs.get(rank)
+    }
+
+    /// What of this rank's control memory the pairs take.
+    pub(crate) fn blocks(&self) -> Vec<Arc<ControlBlock>> {
+        let table = self.table.get();
+        table.map_or_else(Vec::new, |table| table.contacts.blocks())
     }
 
     pub(crate) fn all_known(&self) -> impl Iterator<Item = (u32, &Pair)> {
