@@ -140,8 +140,26 @@ impl Window {
     #[inline]
     pub(crate) fn complete_all(&self, operation: &'static str) -> Result<()> {
         match self.device_used() {
-            true => self.each_posted(operation, OnTarget::complete_posted),
+            true => {
+                self.send_posted();
+                self.each_posted(operation, OnTarget::complete_posted)
+            }
             false => Ok(()),
+        }
+    }
+
+    /// Has all that was posted go, so that what is for one target does not wait until another one has answered.
+    #[cold]
+    fn send_posted(&self) {
+        if is_forked() {
+            return;
+        }
+        for (_, target) in self.targets.used() {
+            let last = target.posted.last();
+            if let Some(route) = target.route().filter(|_| last != Ticket::DONE) {
+                // If it has failed, the wait for it says so.
+                let _ = route.endpoint.completed(last);
+            }
         }
     }
 
