@@ -12,7 +12,7 @@ use super::*;
 use crate::tests::waiting_model::{Changes, explore};
 
 /// What the two have of each other in their control memory.
-struct Ranks {
+struct Ranks<const FENCED: bool> {
     /// The keys of their contacts: of the rank that posts, and of the one that starts.
     keys: [AtomicU64; 2],
     /// What the one that posts keeps in its own.
@@ -26,18 +26,25 @@ struct Ranks {
 
 // SAFETY: the one that posts writes the data before, and the other one reads them when it knows of the post: that is what the
 // model finds out, since loom's cell notices when it is not so.
-unsafe impl Sync for Ranks {}
+unsafe impl<const FENCED: bool> Sync for Ranks<FENCED> {}
 
 const FIRST: u64 = 1;
 
-impl Ranks {
+/// `FENCED`: they make their full fences.
+impl<const FENCED: bool> Ranks<FENCED> {
+    fn full_fence() {
+        if FENCED {
+            fence(SeqCst);
+        }
+    }
+
     /// Whether the post was stored in the other's contact.
     fn post(&self) -> bool {
         // SAFETY: nobody reads it before the post.
         self.data.with_mut(|data| unsafe { *data = 7 });
         self.keys[0].publish(key(1));
         let find = || Ok((self.keys[1].observe() != 0).then_some(()));
-        let found = deliver(FIRST, &self.kept, || fence(SeqCst), find).expect("nothing fails here");
+        let found = deliver(FIRST, &self.kept, Self::full_fence, find).expect("nothing fails here");
         if found.is_some() {
             self.posts.publish(FIRST);
         }
@@ -50,7 +57,7 @@ impl Ranks {
         self.keys[1].publish(key(0));
         let mut kept = None;
         let mut posted = || {
-            fence(SeqCst);
+            Self::full_fence();
             if kept.is_none() {
                 kept = match self.keys[0].observe() {
                     0 => Some(0),
@@ -72,10 +79,9 @@ impl Ranks {
     }
 }
 
-#[test]
-fn a_first_post_arrives_in_one_of_two_places() {
+fn meet<const FENCED: bool>() {
     explore(4, || {
-        let ranks = Arc::new(Ranks {
+        let ranks = Arc::new(Ranks::<FENCED> {
             keys: [AtomicU64::new(0), AtomicU64::new(0)],
             kept: AtomicU64::new(0),
             posts: AtomicU64::new(0),
@@ -88,9 +94,18 @@ fn a_first_post_arrives_in_one_of_two_places() {
         };
         let keeps = ranks.start();
         let stored = other.join().expect("a rank");
-        assert!(
-            !(keeps && stored),
-            "what is kept is not stored, too, when its memory may be gone"
-        );
+        // What is kept must not be stored as well, when its memory may belong to something else.
+        assert!(!(keeps && stored), "a post in two places");
     });
+}
+
+#[test]
+fn a_first_post_arrives_in_one_of_two_places() {
+    meet::<true>();
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn without_the_fences_both_may_look_in_vain() {
+    meet::<false>();
 }
