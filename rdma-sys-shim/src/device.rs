@@ -552,7 +552,7 @@ pub trait Endpoint: Send + Sync {
 
     /// Fails with the first cause if the connection has failed, so that what is under way will not
     /// arrive; a device that has long said nothing of it has failed. To be asked now and then during
-    /// a wait. Does not wait.
+    /// a wait. Does not wait. After an error, no operation of this endpoint touches memory of this process any more.
     ///
     /// # Errors
     /// As for [`Endpoint::completed`], whichever operation it was.

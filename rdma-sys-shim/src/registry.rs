@@ -141,10 +141,19 @@ impl Registry {
         let is_ready = |info: &DeviceInfo| info.joins_hosts && info.state == State::Ready;
         let (mut providers, mut device_atomics) = (0, false);
         for (place, provider) in self.between_hosts().enumerate() {
-            for info in provider.list().iter().filter(|info| is_ready(info)) {
+            let devices = provider.list();
+            if devices.iter().any(is_ready) {
                 providers |= 1 << place;
-                device_atomics |= info.rdma.is_some() && !info.agent_atomics;
             }
+            // Of the device that this process would open.
+            let found = provider.find(provider.name(), &devices, &Seat::here(&[]));
+            device_atomics |= found.is_ok_and(|found| {
+                let is_found = |info: &&DeviceInfo| info.name == found.device;
+                let info = devices.iter().find(is_found);
+                info.is_some_and(|info| {
+                    is_ready(info) && info.rdma.is_some() && !info.agent_atomics
+                })
+            });
         }
         Joining::new(providers, device_atomics)
     }

@@ -272,6 +272,9 @@ impl Endpoint for AgentAtomicsEndpoint {
         update: Update,
         batch: &Batch<'_>,
     ) -> std::result::Result<Ticket, BatchError> {
+        if batch.pieces.iter().all(|piece| piece.len == 0) {
+            return Ok(Ticket::DONE);
+        }
         // SAFETY: the caller's promise.
         self.post_batch(Which::Atomics, false, |atomics| unsafe {
             atomics.update_batch(width, update, batch)
@@ -309,9 +312,19 @@ impl Endpoint for AgentAtomicsEndpoint {
         Ok(is_complete)
     }
 
+    /// Of the device that has something under way. That the other one has failed is told once nothing is: an error says that
+    /// no operation uses memory any more.
     fn intact(&self) -> Result<()> {
-        self.data.intact()?;
-        self.atomics.intact()
+        let (other, last) = {
+            // Held, so that the present device stays that.
+            let order = self.order();
+            self.device(order.which()).intact()?;
+            (order.which().other(), order.last())
+        };
+        match self.posting.try_lock() {
+            Ok(_posting) if self.completed(last)? => self.device(other).intact(),
+            _ => Ok(()),
+        }
     }
 
     fn host(&self) -> Option<Arc<str>> {

@@ -15,6 +15,15 @@ pub(super) enum Which {
     Atomics,
 }
 
+impl Which {
+    pub(super) fn other(self) -> Self {
+        match self {
+            Self::Data => Self::Atomics,
+            Self::Atomics => Self::Data,
+        }
+    }
+}
+
 /// A read behind writes, by which they are known to be in the target's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TrailingRead {

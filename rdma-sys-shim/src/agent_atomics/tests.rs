@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use super::WithAgentAtomics;
+use super::endpoint::AgentAtomicsEndpoint;
+use super::order::Which;
 use crate::provider::{JobSecret, Surroundings};
 use crate::tcp::Tcp;
 use crate::testkit::{self, Peers, alone, fetch_add, finish, memory};
@@ -285,4 +287,106 @@ fn who_has_other_atomics_is_told_how_to_agree() {
     }
     let text = tcp.connect(&ours.address()).err().unwrap().to_string();
     assert!(text.contains("TRANSOM_RDMA_ATOMICS"), "{text}");
+}
+
+/// A connection that says what it is told to.
+#[derive(Default)]
+struct Told {
+    is_complete: AtomicBool,
+    has_failed: AtomicBool,
+}
+
+impl Told {
+    fn answer(&self) -> Result<Ticket> {
+        Ok(Ticket(1))
+    }
+}
+
+impl Endpoint for Told {
+    unsafe fn write(&self, _: *const u8, _: usize, _: RemoteAddress) -> Result<Ticket> {
+        self.answer()
+    }
+
+    unsafe fn read(&self, _: *mut u8, _: usize, _: RemoteAddress) -> Result<Ticket> {
+        self.answer()
+    }
+
+    unsafe fn fetch_add(&self, _: RemoteAddress, _: Width, _: u64, _: *mut u64) -> Result<Ticket> {
+        self.answer()
+    }
+
+    unsafe fn compare_swap(
+        &self,
+        _: RemoteAddress,
+        _: Width,
+        _: u64,
+        _: u64,
+        _: *mut u64,
+    ) -> Result<Ticket> {
+        self.answer()
+    }
+
+    unsafe fn update_each(
+        &self,
+        _: RemoteAddress,
+        _: Width,
+        _: Update,
+        _: *const u8,
+        _: usize,
+    ) -> Result<Ticket> {
+        self.answer()
+    }
+
+    fn store(&self, _: RemoteAddress, _: u64, _: u64) -> Result<Ticket> {
+        self.answer()
+    }
+
+    fn released(&self, ticket: Ticket) -> Result<bool> {
+        self.completed(ticket)
+    }
+
+    fn completed(&self, _: Ticket) -> Result<bool> {
+        Ok(self.is_complete.load(Ordering::Relaxed))
+    }
+
+    fn intact(&self) -> Result<()> {
+        match self.has_failed.load(Ordering::Relaxed) {
+            true => Err(Error::PeerGone { pid: 1 }),
+            false => Ok(()),
+        }
+    }
+
+    fn map(&self, _: &RemoteRegion) -> Result<Option<Mapping>> {
+        Ok(None)
+    }
+
+    fn liveness(&self) -> Liveness {
+        Liveness::Alive
+    }
+}
+
+#[test]
+fn the_failure_of_the_other_device_is_told_once_nothing_is_under_way() {
+    for fails in [Which::Data, Which::Atomics] {
+        let both = [Arc::<Told>::default(), Arc::default()];
+        let endpoint =
+            AgentAtomicsEndpoint::new(both[0].clone(), both[1].clone(), RemoteAddress::default());
+        let (mut old, at) = (0, RemoteAddress::default());
+        // SAFETY: these connections do nothing.
+        let posted = unsafe {
+            match fails {
+                Which::Data => endpoint.fetch_add(at, Width::W8, 1, &raw mut old),
+                Which::Atomics => endpoint.read((&raw mut old).cast(), 8, at),
+            }
+        };
+        both[fails as usize]
+            .has_failed
+            .store(true, Ordering::Relaxed);
+        assert!(!endpoint.completed(posted.unwrap()).unwrap());
+        assert!(endpoint.intact().is_ok(), "its word is still to come");
+        both[fails.other() as usize]
+            .is_complete
+            .store(true, Ordering::Relaxed);
+        assert!(endpoint.intact().is_err());
+    }
 }

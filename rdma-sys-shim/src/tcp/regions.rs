@@ -193,7 +193,11 @@ impl Regions {
         access: Access,
         rkey: u64,
     ) -> Result<Region> {
-        let access = vma::allowed(base.addr(), len, access)?;
+        // The other device has found that the memory is mapped.
+        let access = match vma::allowed(base.addr(), len, access) {
+            Err(Error::System { .. }) => access,
+            allowed => allowed?,
+        };
         // SAFETY: the caller's promise.
         Ok(unsafe { self.show(base, len, access, rkey, None) })
     }
