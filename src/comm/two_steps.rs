@@ -196,8 +196,7 @@ impl Drop for Engine {
             .into_iter()
             .flatten()
             .flat_map(RingChannel::last_words);
-        let block = &*self.core.block;
-        block.retire_until(words.map(|(at, value)| (block, at, value)));
+        self.core.block.retire_until(words);
     }
 }
 

@@ -168,6 +168,10 @@ impl Witness for Context {
 /// The first cause stays: a later one is mostly its consequence.
 fn write_abort_words<'p>(peers: impl Iterator<Item = &'p Peer>, word: u64) {
     let mut told: Vec<(&Peer, u64)> = peers.map(|peer| (peer, 0)).collect();
+    // A word may have to wait for what is under way there: all complete that at the same time.
+    for (peer, _) in &told {
+        let _ = peer.endpoint().intact();
+    }
     let mut posted = Vec::with_capacity(told.len());
     for (peer, old) in &mut told {
         // SAFETY: `told` keeps the word until every operation is waited for below.

@@ -90,20 +90,7 @@ struct Retired {
     segment: Arc<Segment>,
     offset: u64,
     len: u64,
-    awaited: Box<[Awaited]>,
-}
-
-/// A word that only grows, and the last value that a peer writes there.
-struct Awaited {
-    segment: Arc<Segment>,
-    at: u64,
-    value: u64,
-}
-
-impl Awaited {
-    fn has_arrived(&self) -> bool {
-        self.segment.word(self.at).load(Ordering::Acquire) >= self.value
-    }
+    awaited: Box<[(u64, u64)]>,
 }
 
 impl Segment {
@@ -126,6 +113,14 @@ impl Segment {
         // SAFETY: inside the region, aligned (regions start at a cache line), alive as long as `self`;
         // peers use it as an atomic word too.
         unsafe { AtomicU64::from_ptr(place.cast()) }
+    }
+
+    /// Whether the words of the block at `offset`, which only grow, have come to these values, the
+    /// last that peers write.
+    fn have_arrived(&self, offset: u64, words: &[(u64, u64)]) -> bool {
+        words
+            .iter()
+            .all(|&(at, value)| self.word(offset + at).load(Ordering::Acquire) >= value)
     }
 
     /// A zeroed run of `len` bytes.
@@ -239,7 +234,7 @@ impl ControlRegion {
         let mut retired = lock(&self.retired);
         retired.retain(|block| {
             let segment = &block.segment;
-            let settled = block.awaited.iter().all(Awaited::has_arrived);
+            let settled = segment.have_arrived(block.offset, &block.awaited);
             if settled {
                 segment.space().give(block.offset, block.len);
             }
@@ -278,8 +273,8 @@ pub(crate) struct ControlBlock {
     offset: u64,
     len: u64,
     owned: bool,
-    /// What has to come before the block is used again.
-    awaited: OnceLock<Box<[Awaited]>>,
+    /// Words, by their place in the block, that must hold these values before it is used again.
+    awaited: OnceLock<Box<[(u64, u64)]>>,
 }
 
 impl ControlBlock {
@@ -296,15 +291,10 @@ impl ControlBlock {
         self.segment.word(self.offset + at)
     }
 
-    /// Keeps the block from being used again, once dropped, until each of these words, of a block each, holds the
+    /// Keeps the block from being used again, once dropped, until each of these words holds the
     /// value beside it: the last that a peer will write there.
-    pub(crate) fn retire_until<'b>(&self, words: impl Iterator<Item = (&'b Self, u64, u64)>) {
-        let awaited = |(block, at, value): (&Self, u64, u64)| Awaited {
-            segment: block.segment.clone(),
-            at: block.offset + at,
-            value,
-        };
-        let _ = self.awaited.set(words.map(awaited).collect());
+    pub(crate) fn retire_until(&self, words: impl Iterator<Item = (u64, u64)>) {
+        let _ = self.awaited.set(words.collect());
     }
 
     /// Copies what peers wrote `at` bytes into the block.
@@ -349,7 +339,7 @@ impl Drop for ControlBlock {
             return;
         }
         match self.awaited.take() {
-            Some(awaited) if !awaited.iter().all(Awaited::has_arrived) => {
+            Some(awaited) if !self.segment.have_arrived(self.offset, &awaited) => {
                 let mut retired = lock(&self.control.retired);
                 retired.push(Retired {
                     segment: self.segment.clone(),

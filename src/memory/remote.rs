@@ -32,13 +32,32 @@ impl RemoteMemory {
         patience: Patience,
     ) -> Result<Self> {
         let mapping = endpoint.map(&region)?;
-        Ok(Self {
+        Ok(Self::with_mapping(endpoint, region, mapping, patience))
+    }
+
+    /// As [`RemoteMemory::new`], where the mapping is the only way; `None` if nothing can be mapped there.
+    pub(crate) fn mapped_or_fail(
+        endpoint: Arc<dyn Endpoint>,
+        region: RemoteRegion,
+        patience: Patience,
+    ) -> Result<Option<Self>> {
+        let mapping = endpoint.map_or_fail(&region)?;
+        Ok(mapping.map(|mapping| Self::with_mapping(endpoint, region, Some(mapping), patience)))
+    }
+
+    fn with_mapping(
+        endpoint: Arc<dyn Endpoint>,
+        region: RemoteRegion,
+        mapping: Option<Mapping>,
+        patience: Patience,
+    ) -> Self {
+        Self {
             endpoint,
             region,
             has_atomics: mapping.as_ref().is_some_and(Mapping::has_atomics),
             mapping: mapping.map(Arc::new),
             patience,
-        })
+        }
     }
 
     /// The same memory for words that the processor's atomics change, and the device's do not.

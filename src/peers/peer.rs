@@ -119,10 +119,10 @@ struct Segment {
 }
 
 impl Segment {
-    fn new(endpoint: Arc<dyn Endpoint>, region: RemoteRegion, patience: Patience) -> Result<Self> {
-        let memory = Arc::new(RemoteMemory::new(endpoint, region, patience)?);
+    fn new(memory: RemoteMemory) -> Self {
+        let memory = Arc::new(memory);
         let shared = Arc::new(memory.with_atomics());
-        Ok(Self { memory, shared })
+        Self { memory, shared }
     }
 
     /// For what belongs to a window with these atomics.
@@ -159,7 +159,7 @@ impl Peer {
             })
             .during("connect")
         })?;
-        let first = Segment::new(endpoint, record.control, patience)?;
+        let first = Segment::new(RemoteMemory::new(endpoint, record.control, patience)?);
         Ok(Self {
             // Others may reach it through the device: any cause of the end will do. To tell it to a neighbour must
             // not take a connection, of which there may be none yet.
@@ -208,11 +208,20 @@ impl Peer {
         let at = SEGMENT_LIST + place.entry();
         (self.control).read(at, bytemuck::bytes_of_mut(&mut entry))?;
         let region = listed_segment(entry);
+        let (rank, what) = (self.rank, "the place of a block");
+        let garbled = || Error::new("connect", PeerError::Garbled { rank, what });
         if place.offset >= region.len {
-            let (rank, what) = (self.rank, "the place of a block");
-            return Err(Error::new("connect", PeerError::Garbled { rank, what }));
+            return Err(garbled());
         }
-        let segment = Segment::new(self.endpoint().clone(), region, self.patience)?;
+        let (endpoint, patience) = (self.endpoint().clone(), self.patience);
+        // Whether a window's words are changed by the processor, its ranks have agreed by the first segments.
+        let memory = match self.control.is_mapped() {
+            true => {
+                RemoteMemory::mapped_or_fail(endpoint, region, patience)?.ok_or_else(garbled)?
+            }
+            false => RemoteMemory::new(endpoint, region, patience)?,
+        };
+        let segment = Segment::new(memory);
         segments.insert(place.segment, segment.clone());
         Ok(segment)
     }

@@ -92,6 +92,7 @@ impl Window {
         let _call = self.in_shown_call(OPERATION, None);
         self.count_by(Counters::count_flush);
         if self.device_used() {
+            self.send_posted();
             self.each_posted(OPERATION, OnTarget::release_posted)?;
         }
         behind_gets();
@@ -150,7 +151,7 @@ impl Window {
 
     /// Has all that was posted go, so that what is for one target does not wait until another one has answered.
     #[cold]
-    fn send_posted(&self) {
+    pub(super) fn send_posted(&self) {
         if is_forked() {
             return;
         }
@@ -294,7 +295,11 @@ pub fn quiesce(window: &Window, limit: Duration) -> bool {
         ),
         _ => true,
     };
-    !window.device_used() || window.targets.used().all(|(_, target)| settled(target))
+    if !window.device_used() {
+        return true;
+    }
+    window.send_posted();
+    window.targets.used().all(|(_, target)| settled(target))
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The flags that post, start, complete, wait and notifications send to other ranks.
 
+use std::ptr;
+
 use rdma_sys_shim::Ticket;
 use rdma_sys_shim::memory::full_fence;
 
@@ -49,7 +51,9 @@ impl Window {
         if !pair.has_contact() {
             let control = &self.team.fabric.control;
             let contact = table.contacts.add(control, &self.block, aim.rank);
-            pair.set_contact(contact.map_err(|error| error.during(aim.operation))?);
+            // The others wait for this rank.
+            let contact = contact.map_err(|error| self.give_up(error.during(aim.operation)))?;
+            pair.set_contact(contact);
         }
         Ok(())
     }
@@ -149,9 +153,9 @@ impl Window {
         // An epoch that was started without a check may be over before its post has arrived here.
         let posts = || (self.pairs.all_known()).filter_map(|(_, pair)| pair.awaited_post());
         if posts().next().is_some() {
-            self.block.retire_until(posts());
             for block in self.pairs.blocks() {
-                block.retire_until(posts());
+                let own = posts().filter(|(of, ..)| ptr::eq(*of, &*block));
+                block.retire_until(own.map(|(_, at, value)| (at, value)));
             }
         }
         result.map_err(|error| self.give_up(error))

@@ -27,17 +27,19 @@ use crate::window::{Mode, OnTarget, Window};
 impl Window {
     /// One-sided. Opens an exposure epoch of this rank's part to the ranks of `group`, each of
     /// which may access it once, from its [`Window::start`] to its [`Window::complete`]. Waits for
-    /// nothing but connections to ranks that were not needed before (MPI-4.1, section 12.5.2). What
+    /// nothing but connections to ranks that were not needed before, and for what they have of this rank (MPI-4.1,
+    /// section 12.5.2). What
     /// this rank has stored in its part is seen by them.
     ///
     /// Any group of ranks of the window is legal: an empty one, and one that this rank is in, which
     /// then has to access itself: a rank that waits for itself gets an error where calls do not overlap
     /// ([`ThreadLevel::Serialized`](crate::ThreadLevel)), and else waits for another thread. The
-    /// assertions change nothing: without [`Assert::NO_CHECK`] too, this is one store per origin.
+    /// assertions change nothing: without [`Assert::NO_CHECK`] too, this is one store per origin, once they have met.
     ///
     /// # Errors
     /// An exposure epoch is open already; a fence epoch or `lock_all` is in force or this rank has
-    /// locked its own part; a rank of `group` is not in the window; a rank died.
+    /// locked its own part; a rank of `group` is not in the window; a rank died; no memory for what is kept of a new rank, which
+    /// ends the job.
     pub fn post(&self, group: &Group, assert: Assert) -> Result<()> {
         const OPERATION: &str = "post";
         not_forked(OPERATION)?;
@@ -62,8 +64,8 @@ impl Window {
     /// One-sided. Opens an access epoch of the ranks of `group`, each of which exposes its part by
     /// a [`Window::post`] to a group that this rank is in (MPI-4.1, section 12.5.2).
     ///
-    /// Waits for nothing but connections to ranks that were not needed before. The first operation on
-    /// a target waits for its post, so that nobody waits for a target before it is needed, and
+    /// Waits for nothing but connections to ranks that were not needed before, and for what they have of this rank. The first
+    /// operation on a target waits for its post, so that nobody waits for a target before it is needed, and
     /// `complete` for those that were not used. With [`Assert::NO_CHECK`] nothing waits: all targets
     /// have posted before, and said so by other means (the first time on a target, it is looked whether its call has
     /// returned). Loads and stores through a pointer of
@@ -72,7 +74,7 @@ impl Window {
     ///
     /// # Errors
     /// An access epoch is open already, be it by `start`, fence, `lock_all` or a lock; a rank of
-    /// `group` is not in the window; a rank died.
+    /// `group` is not in the window; a rank died; no memory for what is kept of a new rank, which ends the job.
     pub fn start(&self, group: &Group, assert: Assert) -> Result<()> {
         const OPERATION: &str = "start";
         not_forked(OPERATION)?;
@@ -328,6 +330,7 @@ impl OnTarget<'_> {
     #[cold]
     fn await_decision(self, pair: &Pair) -> Result<()> {
         let Self { window, aim, .. } = self;
+        let _call = window.in_call(aim);
         let next = pair.started() + 1;
         let known = || {
             window.settle(aim, pair)?;
@@ -338,13 +341,14 @@ impl OnTarget<'_> {
         window.context().patience().wait(known, check)
     }
 
-    /// The contact of a target that has posted, and so has made one.
+    /// The contact of a target that has posted, and so has made one. If it has not, the epoch does not count.
     #[cold]
     fn find_target(self, pair: &Pair) -> Result<&ContactThere> {
         let Self { window, aim, .. } = self;
         let there = window.find_there(aim, pair);
         let there = there.map_err(|error| window.failed(aim, error))?;
         there.ok_or_else(|| {
+            pair.uncount_start();
             let needs = "start without a check needs targets that have posted";
             let state = EpochState::NotExposed;
             Error::new(aim.operation, Misuse::Epoch { needs, state })

@@ -246,9 +246,8 @@ pub(super) fn deliver<T>(
     kept.publish(2 * post);
     full_fence();
     let found = find()?;
-    if found.is_none() {
-        kept.publish(2 * post + 1);
-    }
+    let is_kept = u64::from(found.is_none());
+    kept.publish(2 * (post - 1 + is_kept) + 1);
     Ok(found)
 }
 

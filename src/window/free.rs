@@ -36,6 +36,6 @@ impl Drop for Window {
         mem::forget(memory);
         // The words in the control block stay taken for the same reason.
         mem::forget(self.block.clone());
-        mem::forget(self.pairs.blocks());
+        mem::forget(mem::take(&mut self.pairs));
     }
 }

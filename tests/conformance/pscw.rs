@@ -24,6 +24,7 @@ pub(crate) const CASES: &[Case] = cases!["pscw":
     start_does_not_wait @ [2],
     complete_does_not_run_ahead_of_post @ [3],
     unchecked_epochs_are_counted @ [2, 3],
+    an_unchecked_epoch_without_a_post_does_not_count @ [2],
     test_becomes_true @ [2],
     buffers_are_free_after_complete @ [2],
     the_origin_may_compute_after_complete @ [2],
@@ -310,6 +311,32 @@ fn unchecked_epochs_are_counted(job: &Job) -> Outcome {
         check_eq!(window.read_u64(0), round);
     }
     window.close()
+}
+
+/// A start without a check on a target that has never posted is an error of `complete`, and the next epoch goes on.
+fn an_unchecked_epoch_without_a_post_does_not_count(job: &Job) -> Outcome {
+    let world = job.world();
+    for memory in MEMORIES {
+        let window = Exposed::open(job, memory, 8, 1)?;
+        let other = of(&window, &[1 - window.rank()])?;
+        if window.rank() == 0 {
+            window.start(&other, Assert::NO_CHECK)?;
+            let error = window.complete().err().map(|error| error.class());
+            check_eq!(error, Some(ErrorClass::RmaSync), "{memory:?}");
+        }
+        world.barrier()?;
+        if window.rank() == 0 {
+            window.start(&other, Assert::NONE)?;
+            put(&window, &7_u64.to_ne_bytes(), 1, 0)?;
+            window.complete()?;
+        } else {
+            window.post(&other, Assert::NONE)?;
+            window.wait()?;
+            check_eq!(window.read_u64(0), 7, "{memory:?}");
+        }
+        window.close()?;
+    }
+    Ok(())
 }
 
 fn test_becomes_true(job: &Job) -> Outcome {
