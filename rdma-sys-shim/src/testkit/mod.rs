@@ -1,4 +1,4 @@
-//! The contract of [`Device`](crate::Device) and [`Endpoint`](crate::Endpoint) as cases, over the devices of any provider.
+//! The contract of [`Device`] and [`Endpoint`](crate::Endpoint) as cases, over the devices of any provider.
 //!
 //! A test binary runs them as [`over`] lists them. A case panics where the device does
 //! something that the contract does not allow.
