@@ -561,10 +561,10 @@ impl Busy<'_> {
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
         // Where the part's rank died, nobody waits for the slot any more.
-        let _ = self.session.store(self.rank, self.at, self.left_as.0);
         if self.left_as.kind() == Kind::Empty {
             let _ = give_room_back(self.session, self.rank);
         }
+        let _ = self.session.store(self.rank, self.at, self.left_as.0);
     }
 }
 
