@@ -59,8 +59,9 @@ impl Provider for RdmaDevices {
 
 fn read() -> Vec<RdmaDevice> {
     let mut devices = rdma::read(Path::new(rdma::CLASS));
-    // To ask, a device has to be opened, which takes milliseconds, and of a single one changes no choice.
-    if devices.len() > 1 {
+    // To ask, a device has to be opened, which takes milliseconds, and of a single one changes no choice. Those of an agent's
+    // atomics need none.
+    if devices.len() > 1 && !matches!(AtomicsSetting::from_env(), Ok(AtomicsSetting::Agent)) {
         for device in &mut devices {
             device.atomics = has_atomics(&device.name);
         }

@@ -18,7 +18,7 @@ pub(super) struct Settings {
     pub(super) copied: usize,
     /// Send requests that one connection has room for.
     pub(super) send_queue: u32,
-    /// The key of the partition; `None`: the first of the port's table.
+    /// The key of the partition; `None`: the first of the port's table of which it is a full member.
     pub(super) partition: Option<u16>,
     /// `None`: that of the port.
     pub(super) traffic_class: Option<u8>,

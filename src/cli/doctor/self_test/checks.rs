@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use rdma_sys_shim::AtomicDomain;
 
 use super::link::{
-    ADDED, ADDED_ANSWER, BLOCK, Link, STORED, STORED_ANSWER, SUM, SUM_BESIDE_PROCESSOR, TRIED, Word,
+    ADDED, ADDED_ANSWER, ADDS_DONE, BLOCK, Link, STORED, STORED_ANSWER, SUM, SUM_BESIDE_PROCESSOR,
+    TRIED, Word,
 };
 
 /// Which of the two a rank is.
@@ -103,14 +104,16 @@ pub(super) fn sums_in_memory(link: &Link, role: Role) -> Outcome {
     }
 }
 
-/// The origin adds by the device, and the target by its processor.
+/// The origin adds by the device, and the target by its processor until that is done.
 pub(super) fn sums_beside_processor(link: &Link, role: Role) -> Outcome {
-    for _ in 0..ADDS {
-        match role {
-            Role::Origin => link.add(SUM_BESIDE_PROCESSOR, 1).map(drop)?,
-            Role::Target => link.add_by_processor(SUM_BESIDE_PROCESSOR),
-        }
+    if role == Role::Target {
+        link.add_by_processor_until(SUM_BESIDE_PROCESSOR, ADDS_DONE, 1)?;
+        return NOTHING;
     }
+    for _ in 0..ADDS {
+        link.add(SUM_BESIDE_PROCESSOR, 1)?;
+    }
+    link.finish(link.store(ADDS_DONE, 0, 1)?)?;
     NOTHING
 }
 
@@ -118,11 +121,9 @@ pub(super) fn sums_beside_processor_in_memory(link: &Link, role: Role) -> Outcom
     if role == Role::Origin {
         return NOTHING;
     }
-    let lost = 2 * ADDS - link.load(SUM_BESIDE_PROCESSOR).min(2 * ADDS);
-    let said = format!(
-        "{lost} of {} adds of the device and the processor were lost",
-        2 * ADDS
-    );
+    let own = link.processor_adds();
+    let lost = ADDS + own - link.load(SUM_BESIDE_PROCESSOR).min(ADDS + own);
+    let said = format!("{lost} of {ADDS} adds of the device and {own} of the processor were lost");
     match (link.device.capabilities().atomic_domain, lost) {
         (AtomicDomain::Device, _) => Ok(format!("{said}; its atomics are its own, as it says")),
         (_, 0) => Ok(format!(

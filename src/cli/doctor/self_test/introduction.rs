@@ -2,7 +2,7 @@
 
 use std::env;
 
-use rdma_sys_shim::rdma::{self, LinkLayer, Seat};
+use rdma_sys_shim::rdma::{self, Choice, LinkLayer, Seat};
 use rdma_sys_shim::{DeviceInfo, Host, State};
 use serde::{Deserialize, Serialize};
 use transom::devices::REGISTRY;
@@ -16,13 +16,20 @@ pub(super) struct Candidate {
     pub(super) said: String,
     /// Of the port, in Mb/s; `None` if that means nothing.
     pub(super) speed: Option<u64>,
+    /// Whether it was named, or is the one of its provider that a job would take.
+    pub(super) is_chosen: bool,
 }
 
 /// What a rank says of itself.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Introduction {
     pub(super) host: String,
-    pub(super) boot: [u8; 16],
+    boot: [u8; 16],
+    pid_namespace: u64,
+    /// Whether it was told which device to test.
+    pub(super) is_named: bool,
+    /// See [`rdma_sys_shim::Joining`].
+    pub(super) joining: u32,
     pub(super) candidates: Vec<Candidate>,
 }
 
@@ -38,40 +45,59 @@ impl Introduction {
                 kernel.trim(),
                 env::consts::ARCH
             ),
-            boot: host.map_or([0; 16], |host| host.boot),
+            boot: host.as_ref().map_or([0; 16], |host| host.boot),
+            pid_namespace: host.map_or(0, |host| host.pid_namespace),
+            is_named: spec.is_some(),
+            joining: REGISTRY.joining().0,
             candidates: candidates(spec),
         }
     }
+
+    /// Whether both ranks run on one host, as jobs take it.
+    pub(super) fn shares_host(&self, other: &Self) -> bool {
+        let of = |rank: &Self| (rank.boot, rank.pid_namespace);
+        of(self) == of(other) && self.boot != [0; 16] && self.pid_namespace != 0
+    }
 }
 
-/// The device that is named, or else all that are ready.
+/// The device that is named, or else all that a job could take.
 fn candidates(spec: Option<&str>) -> Vec<Candidate> {
     let devices = REGISTRY.list();
-    let Some(spec) = spec else {
-        let ready = devices.iter().filter(|info| info.state == State::Ready);
-        return ready
-            .map(|info| candidate(info.name.clone(), info))
-            .collect();
-    };
     let seat = Seat::here(&oversubscription::allowed());
-    let found = REGISTRY.find(spec, &devices, &seat).ok();
-    let info = found.and_then(|found| devices.iter().find(|info| info.name == found.device));
-    vec![match info {
-        Some(info) => candidate(spec.to_owned(), info),
-        // To open it says why.
-        None => Candidate {
-            spec: spec.to_owned(),
-            provider: String::new(),
-            said: "not found".to_owned(),
-            speed: None,
-        },
-    }]
+    let find = |spec: &str| REGISTRY.find(spec, &devices, &seat).ok();
+    let Some(spec) = spec else {
+        let can_be_opened = |info: &&DeviceInfo| {
+            info.state == State::Ready && (info.rdma.is_none() || info.limits.is_some())
+        };
+        let ready = devices.iter().filter(can_be_opened);
+        let candidate = |info: &DeviceInfo| {
+            let found = find(&info.name)?;
+            let is_chosen = find(info.provider).is_some_and(|it| it.device == info.name);
+            Some(Candidate {
+                is_chosen,
+                ..candidate(info.name.clone(), info, found.choice.as_ref())
+            })
+        };
+        return ready.filter_map(candidate).collect();
+    };
+    let found = find(spec).and_then(|found| {
+        let info = devices.iter().find(|info| info.name == found.device)?;
+        Some(candidate(spec.to_owned(), info, found.choice.as_ref()))
+    });
+    // To open it says why.
+    vec![found.unwrap_or_else(|| Candidate {
+        spec: spec.to_owned(),
+        provider: String::new(),
+        said: "not found".to_owned(),
+        speed: None,
+        is_chosen: true,
+    })]
 }
 
-fn candidate(spec: String, info: &DeviceInfo) -> Candidate {
+fn candidate(spec: String, info: &DeviceInfo, choice: Option<&Choice>) -> Candidate {
     let mut said = vec![info.provider.to_owned()];
     let mut speed = None;
-    if let (Some(device), Some(choice)) = (&info.rdma, &info.choice)
+    if let (Some(device), Some(choice)) = (&info.rdma, choice)
         && let Some(port) = device.port(choice.port)
     {
         said.extend(
@@ -107,6 +133,7 @@ fn candidate(spec: String, info: &DeviceInfo) -> Candidate {
         provider: info.provider.to_owned(),
         said: said.join(", "),
         speed,
+        is_chosen: true,
     }
 }
 

@@ -27,6 +27,8 @@ pub(super) const SUM: Word = Word(320);
 pub(super) const SUM_BESIDE_PROCESSOR: Word = Word(384);
 /// Where answers to this rank's atomics arrive.
 const ANSWER: Word = Word(448);
+/// Set by the peer once it has made all its adds beside the processor.
+pub(super) const ADDS_DONE: Word = Word(512);
 
 /// The longest transfer in bytes.
 pub(super) const BLOCK: usize = 1 << 20;
@@ -81,6 +83,7 @@ impl End {
             region: ManuallyDrop::new(self.region),
             theirs: RemoteRegion { address, len, rkey },
             device: self.device,
+            processor_adds: AtomicU64::new(0),
         })
     }
 }
@@ -115,6 +118,7 @@ pub(super) struct Link {
     region: ManuallyDrop<Region>,
     theirs: RemoteRegion,
     pub(super) device: Arc<dyn Device>,
+    processor_adds: AtomicU64,
 }
 
 impl Drop for Link {
@@ -157,6 +161,24 @@ impl Link {
     pub(super) fn add_by_processor(&self, word: Word) {
         before_flag();
         self.word(word).fetch_add(1, Ordering::SeqCst);
+        self.processor_adds.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Does so until the processor finds `value`, or more, in another word of this rank.
+    pub(super) fn add_by_processor_until(
+        &self,
+        word: Word,
+        end: Word,
+        value: u64,
+    ) -> Result<(), String> {
+        self.until("the peer's word", || {
+            self.add_by_processor(word);
+            Ok(self.load(end) >= value)
+        })
+    }
+
+    pub(super) fn processor_adds(&self) -> u64 {
+        self.processor_adds.load(Ordering::Relaxed)
     }
 
     /// Waits until the processor finds `value`, or more, in a word of this rank.

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use rdma_sys_shim::rdma::Seat;
-use rdma_sys_shim::{Device, Surroundings};
+use rdma_sys_shim::{Device, Joining, Surroundings};
 use transom::devices::REGISTRY;
 use transom::launcher::{Launch, is_launched};
 use transom::{Communicator, Job};
@@ -116,6 +116,8 @@ impl Pair<'_> {
 /// The job's ranks, and what was found; the findings are rank 0's.
 struct Tester<'a> {
     world: &'a Communicator,
+    /// What all ranks have.
+    joining: Joining,
     opened: BTreeMap<String, Result<Arc<dyn Device>, String>>,
     findings: Vec<Finding>,
 }
@@ -124,10 +126,18 @@ fn test(spec: Option<&str>, json: bool) -> transom::Result<ExitCode> {
     let job = Job::init()?;
     let mut tester = Tester {
         world: job.world(),
+        joining: Joining::default(),
         opened: BTreeMap::new(),
         findings: Vec::new(),
     };
-    tester.run(spec)?;
+    let ran = tester.run(spec);
+    if let Err(error) = ran {
+        if job.world().rank() != 0 {
+            return Err(error);
+        }
+        (tester.findings).push(failure("self-test", &error.to_string()));
+        return Ok(report(&tester.findings, json));
+    }
     let Tester {
         opened, findings, ..
     } = tester;
@@ -190,17 +200,25 @@ impl Tester<'_> {
                 Some("mpiexec -hosts HOST,HOST -n 2 transom doctor --self-test".to_owned()),
             ));
         }
+        // As in jobs: there, a device that is named is not agreed upon.
+        if all.iter().all(|rank| !rank.is_named) {
+            let common = all
+                .iter()
+                .fold(u32::MAX, |common, rank| common & rank.joining);
+            self.joining = Joining(common);
+        }
         for peer in 1..all.len() {
-            self.pair(&all, peer as u32, spec.is_some())?;
+            self.pair(&all, peer as u32)?;
         }
         self.findings.push(verdict(&self.findings));
         Ok(())
     }
 
     /// Tests the devices of rank 0 with those of another rank.
-    fn pair(&mut self, all: &[Introduction], peer: u32, is_named: bool) -> transom::Result<()> {
+    fn pair(&mut self, all: &[Introduction], peer: u32) -> transom::Result<()> {
         let [first, second] = [&all[0], &all[peer as usize]];
-        let one_host = first.boot == second.boot;
+        let is_named = first.is_named || second.is_named;
+        let one_host = first.shares_host(second);
         let mut tested = 0;
         for here in &first.candidates {
             for there in &second.candidates {
@@ -215,7 +233,7 @@ impl Tester<'_> {
                     peer,
                     specs: [&here.spec, &there.spec],
                     speed: speeds.map(|(here, there)| here.min(there)),
-                    is_own: is_named || here.spec == there.spec,
+                    is_own: is_named || here.is_chosen && there.is_chosen,
                 })?;
             }
         }
@@ -340,6 +358,7 @@ impl Tester<'_> {
         let opened = self.opened.entry(spec.to_owned()).or_insert_with(|| {
             let around = Surroundings {
                 seat: Seat::here(&oversubscription::allowed()),
+                joining: self.joining,
                 ..Surroundings::default()
             };
             let opened = REGISTRY.open(spec, &around);
