@@ -164,15 +164,7 @@ impl SelectError {
 
     /// Of a port without a GID in the subnet that the environment names.
     pub(super) fn outside(place: &str, subnet: &str, port: &Port) -> Self {
-        let gids: Vec<_> = port
-            .gids
-            .iter()
-            .map(|entry| entry.gid.to_string())
-            .collect();
-        let gids = match gids.is_empty() {
-            true => "none".to_owned(),
-            false => gids.join(", "),
-        };
+        let gids = list(port.gids.iter().map(|entry| entry.gid));
         Self::new(
             Subject::Ports,
             format!("{place} has no GID in {SUBNET}={subnet}"),
@@ -230,10 +222,10 @@ fn netdev(port: &Port) -> &str {
     port.netdev.as_deref().unwrap_or("NETDEV")
 }
 
-fn list(numbers: impl Iterator<Item = u8>) -> String {
-    let numbers: Vec<_> = numbers.map(|number| number.to_string()).collect();
-    match numbers.is_empty() {
+fn list(items: impl Iterator<Item = impl ToString>) -> String {
+    let items: Vec<_> = items.map(|item| item.to_string()).collect();
+    match items.is_empty() {
         true => "none".to_owned(),
-        false => numbers.join(", "),
+        false => items.join(", "),
     }
 }

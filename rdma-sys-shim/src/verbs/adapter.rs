@@ -22,8 +22,6 @@ pub(super) struct Adapter {
     pub(super) own: OwnPort,
     pub(super) regions: Arc<Regions>,
     pub(super) rings: Arc<Rings>,
-    /// Drivers of devices without atomics may refuse to grant any.
-    pub(super) has_atomics: bool,
     pub(super) settings: Settings,
     pub(super) trouble: Arc<Trouble>,
     /// Whether a fence puts a request behind reads. soft-RoCE of Linux 6.1 forgets some that carry one: those that
@@ -76,16 +74,14 @@ impl Adapter {
             },
         };
         let domain = ProtectionDomain::new(&context)?;
-        let has_atomics = context.has_atomics();
         let access = ibverbs_sys::ibv_access_flags::IBV_ACCESS_LOCAL_WRITE;
         Ok(Self {
             nowhere: Pinned::new(&domain, WORD, access)?,
-            regions: Regions::new(&domain, has_atomics),
+            regions: Regions::new(&domain, context.has_atomics()),
             domain,
             port,
             own,
             rings: Arc::default(),
-            has_atomics,
             settings,
             trouble: Arc::default(),
             has_fences: !choice.emulated,

@@ -16,8 +16,7 @@ pub(crate) fn atomic_scope(device: &Context) -> Option<AtomicDomain> {
 
 /// Whether the device of this name has atomics; `None` where it cannot be asked.
 pub(crate) fn has_atomics(device: &str) -> Option<bool> {
-    let device = Context::open(device).ok()?;
-    Some(atomic_scope(&device).is_some())
+    Some(Context::open(device).ok()?.has_atomics())
 }
 
 fn scope(said: ffi::ibv_atomic_cap, by_bus: ffi::ibv_pci_atomic_caps) -> Option<AtomicDomain> {

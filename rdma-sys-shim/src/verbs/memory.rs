@@ -101,6 +101,7 @@ pub(super) fn rights(key: u64) -> Option<Access> {
 /// without being registered again.
 pub(super) struct Regions {
     domain: Arc<ProtectionDomain>,
+    /// Drivers of devices without atomics may refuse to grant any.
     has_atomics: bool,
     /// By first byte and a number that tells regions of the same memory apart.
     by_place: RwLock<BTreeMap<(usize, u64), Entry>>,

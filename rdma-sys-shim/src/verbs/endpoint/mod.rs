@@ -79,7 +79,7 @@ impl VerbsEndpoint {
         pair.prepare(
             adapter.own.number,
             adapter.own.partition,
-            adapter.has_atomics,
+            adapter.context.has_atomics(),
         )?;
         adapter.trouble.forget(pair.number());
         let queue = SendQueue::new(Line::new(pair, completions, adapter));
