@@ -143,7 +143,7 @@ fn a_dispute_with_nobody() {
     let told = |_: &Communicator, context: &Context| {
         let flag = 1_u64 << 32 | 1 << 31 | ((1 << RANK_BITS) - 1);
         let peer = context.connect_by(&context.fabric, WorldRank(0)).unwrap();
-        let control = &peer.control;
+        let control = peer.control();
         control
             .word(context.world_block().place() + BARRIER_AT)
             .store(flag)

@@ -44,7 +44,7 @@ impl Context {
         let mut bytes = [0; CALL_BYTES];
         let read = self
             .connect_to(rank)
-            .and_then(|peer| peer.control.read(CALL, &mut bytes));
+            .and_then(|peer| peer.control().read(CALL, &mut bytes));
         // It may be written meanwhile.
         let call = unpadded(&bytes);
         match read {

@@ -98,8 +98,7 @@ fn from_hex(digits: &str) -> Option<Vec<u8>> {
 
 /// A rank that this one is connected to.
 pub(crate) struct Peer {
-    /// The first segment of the peer's control region.
-    pub(crate) control: Arc<RemoteMemory>,
+    /// The first segment of its control region.
     first: Segment,
     /// Others, by their numbers, as far as they were needed.
     segments: Mutex<BTreeMap<u64, Segment>>,
@@ -165,7 +164,6 @@ impl Peer {
             // not take a connection, of which there may be none yet.
             abort: first.shared.word(super::signs::ABORT),
             state: first.memory.word(super::signs::STATE),
-            control: first.memory.clone(),
             first,
             segments: Mutex::default(),
             rank,
@@ -173,8 +171,13 @@ impl Peer {
         })
     }
 
+    /// The first segment of the peer's control region.
+    pub(crate) fn control(&self) -> &Arc<RemoteMemory> {
+        &self.first.memory
+    }
+
     pub(crate) fn endpoint(&self) -> &Arc<dyn Endpoint> {
-        self.control.endpoint()
+        self.control().endpoint()
     }
 
     /// The memory in which a block of the peer stands, as it told by `place`, and where in it. `domain`: that of the window
@@ -206,7 +209,7 @@ impl Peer {
         // The peer wrote it down before it told of the block.
         let mut entry = [0_u64; 3];
         let at = SEGMENT_LIST + place.entry();
-        (self.control).read(at, bytemuck::bytes_of_mut(&mut entry))?;
+        (self.control()).read(at, bytemuck::bytes_of_mut(&mut entry))?;
         let region = listed_segment(entry);
         let (rank, what) = (self.rank, "the place of a block");
         let garbled = || Error::new("connect", PeerError::Garbled { rank, what });
@@ -215,7 +218,7 @@ impl Peer {
         }
         let (endpoint, patience) = (self.endpoint().clone(), self.patience);
         // Whether a window's words are changed by the processor, its ranks have agreed by the first segments.
-        let memory = match self.control.is_mapped() {
+        let memory = match self.control().is_mapped() {
             true => {
                 RemoteMemory::mapped_or_fail(endpoint, region, patience)?.ok_or_else(garbled)?
             }

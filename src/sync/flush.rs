@@ -92,7 +92,6 @@ impl Window {
         let _call = self.in_shown_call(OPERATION, None);
         self.count_by(Counters::count_flush);
         if self.device_used() {
-            self.send_posted();
             self.each_posted(OPERATION, OnTarget::release_posted)?;
         }
         behind_gets();
@@ -141,17 +140,14 @@ impl Window {
     #[inline]
     pub(crate) fn complete_all(&self, operation: &'static str) -> Result<()> {
         match self.device_used() {
-            true => {
-                self.send_posted();
-                self.each_posted(operation, OnTarget::complete_posted)
-            }
+            true => self.each_posted(operation, OnTarget::complete_posted),
             false => Ok(()),
         }
     }
 
     /// Has all that was posted go, so that what is for one target does not wait until another one has answered.
     #[cold]
-    pub(super) fn send_posted(&self) {
+    fn send_posted(&self) {
         if is_forked() {
             return;
         }
@@ -172,6 +168,7 @@ impl Window {
         operation: &'static str,
         wait: impl Fn(OnTarget<'w>) -> Result<()>,
     ) -> Result<()> {
+        self.send_posted();
         let mut result = Ok(());
         for on in self.on_used(operation) {
             if on.target.posted.last() != Ticket::DONE {

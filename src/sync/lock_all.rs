@@ -131,10 +131,7 @@ impl Window {
         let _call = self.in_shown_call(OPERATION, None);
         self.count_by(|counters| counters.end_epoch(TracedEpoch::LockAll));
         let completed = match self.device_used() {
-            true => {
-                self.send_posted();
-                self.each_posted(OPERATION, OnTarget::complete_before_release)
-            }
+            true => self.each_posted(OPERATION, OnTarget::complete_before_release),
             false => Ok(()),
         };
         epochs.end_access();

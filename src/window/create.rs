@@ -439,7 +439,7 @@ fn shares_host(team: &Team, exposed: &RemoteRegion) -> bool {
     // What cannot be connected to will say so when it is used.
     let maps = |rank| {
         team.connect_to(rank)
-            .is_ok_and(|peer| peer.control.is_mapped())
+            .is_ok_and(|peer| peer.control().is_mapped())
     };
     let maps_own = || {
         let own = team.connect_to(team.rank);

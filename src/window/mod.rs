@@ -167,7 +167,7 @@ impl Window {
 
     /// Where a rank says it, all its threads, but for those that are not seen at any now.
     pub(crate) fn in_flight_flags_of(&self, rank: u32) -> Result<impl Iterator<Item = RemoteWord>> {
-        let control = &self.team.connect_to(rank)?.control;
+        let control = self.team.connect_to(rank)?.control();
         let lines = (0..self.in_flight_flags_of_each).map(in_flight::line);
         let set = lines.filter(|&line| control.look(line) != Some(0));
         Ok(set.map(|line| control.word(line)))
