@@ -48,8 +48,8 @@ impl List {
         Piece::list(Self::rows(whole.0))
     }
 
-    /// Whether there is a row of so many parts as are worth it.
-    fn has_row(parts: &[Piece]) -> bool {
+    /// Where there is a row of so many parts as are worth it.
+    fn first_row(parts: &[Piece]) -> Option<usize> {
         let step = |one: &Piece, next: &Piece| next.at.checked_sub(one.at);
         let is_row = |parts: &[Piece]| {
             let [first, second, third] = parts else {
@@ -59,39 +59,54 @@ impl List {
                 && second.shape.equal(&first.shape)
                 && third.shape.equal(&first.shape)
         };
-        parts.len() < ROW || parts.windows(ROW).any(is_row)
+        match parts.len() < ROW {
+            true => Some(0),
+            false => parts.windows(ROW).position(is_row),
+        }
     }
 
     /// Replaces equal parts at equal distances by one that is repeated.
-    fn rows(parts: Vec<Piece>) -> Vec<Piece> {
-        if !Self::has_row(&parts) {
+    fn rows(mut parts: Vec<Piece>) -> Vec<Piece> {
+        let Some(first) = Self::first_row(&parts) else {
             return parts;
-        }
-        let mut rows = Self::with_capacity(parts.len());
-        let mut rest = parts.as_slice();
-        while let [first, others @ ..] = rest {
-            let stride = others
-                .first()
-                .and_then(|second| second.at.checked_sub(first.at));
-            let mut len = 1;
-            if let Some(stride) = stride {
-                let in_row = |pair: &&[Piece]| {
-                    pair[1].at.checked_sub(pair[0].at) == Some(stride)
-                        && pair[1].shape.equal(&first.shape)
-                };
-                len += rest.windows(2).take_while(in_row).count();
-                if len >= ROW || len == parts.len() {
-                    if let Some(row) = first.repeated(len as u64, stride) {
-                        rows.push(row);
-                    }
-                    rest = &rest[len..];
-                    continue;
-                }
-            }
+        };
+        let all = parts.len();
+        // In place: what is kept is never more than what was read.
+        let (mut kept, mut read) = (first, first);
+        while read < all {
+            let first = &parts[read];
+            let (len, stride) = row(&parts[read..]);
+            let is_row = len >= ROW || len == all;
             // The second of two may begin a row.
-            rows.push(first.clone());
-            rest = others;
+            let row = is_row.then(|| first.repeated(len as u64, stride)).flatten();
+            let mut piece = row.unwrap_or_else(|| first.clone());
+            read += if is_row { len } else { 1 };
+            while let Some(before) = kept.checked_sub(1)
+                && let Some(joined) = parts[before].join(&piece)
+            {
+                piece = joined;
+                kept = before;
+            }
+            parts[kept] = piece;
+            kept += 1;
         }
-        rows.0
+        parts.truncate(kept);
+        parts
     }
+}
+
+/// How many parts, from the first on, are equal and at equal distances, and at which.
+fn row(parts: &[Piece]) -> (usize, i64) {
+    let step = |one: &Piece, next: &Piece| next.at.checked_sub(one.at);
+    let [first, second, ..] = parts else {
+        return (1, 0);
+    };
+    let Some(stride) = step(first, second) else {
+        return (1, 0);
+    };
+    let in_row = |pair: &&[Piece]| {
+        step(&pair[0], &pair[1]) == Some(stride) && pair[1].shape.equal(&first.shape)
+    };
+    let others = parts.windows(2).take_while(in_row).count();
+    (1 + others, stride)
 }
