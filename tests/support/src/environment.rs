@@ -3,6 +3,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fmt::Display;
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -16,6 +17,7 @@ pub(crate) const DEVICE: &str = "TRANSOM_DEVICE";
 pub(crate) const TIME: &str = "TRANSOM_TEST_TIME";
 pub(crate) const NEIGHBOURS: &str = "TRANSOM_NEIGHBOURS";
 const DEVICES: &str = "TRANSOM_TEST_DEVICES";
+const EVERY: &str = "TRANSOM_TEST_EVERY";
 const LAUNCHER: &str = "TRANSOM_TEST_LAUNCHER";
 const RANKS: &str = "TRANSOM_TEST_RANKS";
 const TOGETHER: &str = "TRANSOM_TEST_TOGETHER";
@@ -49,6 +51,11 @@ pub fn devices() -> Option<Vec<&'static str>> {
         .collect();
     assert!(!devices.is_empty(), "{DEVICES} names no device");
     Some(devices)
+}
+
+/// Of the cases over named devices, each so many'th is run, from the first on.
+pub(crate) fn every() -> usize {
+    number::<NonZero<usize>>(EVERY).map_or(1, NonZero::get)
 }
 
 /// Which ranks map each other's memory over devices whose atomics are their own: every other pair, unless it is

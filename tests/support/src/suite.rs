@@ -41,7 +41,7 @@ impl Suite {
     pub fn run(mut self) -> ! {
         match scope(&self.args, environment::devices().is_some()) {
             Ok(Scope::Sample) => self.take_sample(),
-            Ok(Scope::All) => {}
+            Ok(Scope::All) => self.thin_out(environment::every()),
             Err(refusal) => {
                 eprintln!("{}: {refusal}", self.binary);
                 process::exit(2);
@@ -49,6 +49,12 @@ impl Suite {
         }
         let trials = self.cases.into_iter().map(|(_, trial)| trial);
         libtest_mimic::run(&self.args, trials.chain(self.others).collect()).exit()
+    }
+
+    /// Leaves each `every`'th case, from the first on.
+    fn thin_out(&mut self, every: usize) {
+        let cases = self.cases.drain(..).step_by(every);
+        self.cases = cases.collect();
     }
 
     fn take_sample(&mut self) {
