@@ -13,7 +13,8 @@ pub(crate) trait Assisted: Send + Sync {
     /// Tells them that it will not, for a while.
     fn withdraw(&self) {}
 
-    /// Does what they ask for now, without waiting, and says how many requests or connections that concerned.
+    /// Does what they ask for now, without waiting, and says how many requests or connections that concerned. Another call,
+    /// or [`withdraw`](Self::withdraw), follows.
     fn serve(&self) -> usize;
 
     /// Sleeps for `limit`, or until a peer calls.

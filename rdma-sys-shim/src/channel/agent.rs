@@ -306,6 +306,15 @@ impl<S: Serve> Channel<S> {
 }
 
 impl<S: Serve> Assisted for Channel<S> {
+    fn withdraw(&self) {
+        // Whoever has it locked serves those, or withdraws later.
+        if let Ok(running) = self.running.try_lock()
+            && !running.ready.is_empty()
+        {
+            running.shared.wake();
+        }
+    }
+
     fn serve(&self) -> usize {
         match self.running.try_lock() {
             Ok(mut running) => running.assist(&self.epoll),
@@ -374,28 +383,26 @@ impl<S: Serve> Running<S> {
         Some(count)
     }
 
-    /// Serves those whose requests have come. All else is left to the agent.
+    /// Serves those whose requests have come, and those that could go on. All else is left to the agent.
     fn assist(&mut self, epoll: &OwnedFd) -> usize {
         let mut room = [const { MaybeUninit::uninit() }; EVENTS_OF_ASSIST];
         // If it fails, the agent finds out, too.
         let events = wait(epoll, &mut room, Some(Duration::ZERO)).unwrap_or_default();
-        if !events.is_empty() {
-            self.service.begin_round();
-        }
-        let mut count = 0;
+        let mut ready = std::mem::take(&mut self.ready);
         for event in events {
             let token = { event.data }.u64();
-            if self
-                .connections
-                .get(&token)
-                .is_some_and(Connection::is_proven)
-            {
-                self.go_on(token);
-                count += 1;
+            let connection = self.connections.get(&token);
+            if connection.is_some_and(Connection::is_proven) && !ready.contains(&token) {
+                ready.push(token);
             }
         }
-        if !self.ready.is_empty() {
-            self.shared.wake();
+        if ready.is_empty() {
+            return 0;
+        }
+        self.service.begin_round();
+        let count = ready.len();
+        for token in ready {
+            self.go_on(token);
         }
         self.note_that_all_are_told();
         count
