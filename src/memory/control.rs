@@ -2,6 +2,7 @@
 //! the words and buffers that their peers write.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
@@ -124,9 +125,10 @@ impl Segment {
     }
 
     /// A zeroed run of `len` bytes.
-    fn take(&self, len: u64) -> Option<u64> {
-        let (offset, before) = self.space().take(len)?;
-        for at in (0..before).step_by(8) {
+    fn take(&self, len: u64, end: End) -> Option<u64> {
+        let (offset, is_zero) = self.space().take(len, end)?;
+        let used = if is_zero { 0 } else { len };
+        for at in (0..used).step_by(8) {
             self.word(offset + at).store(0, Ordering::Relaxed);
         }
         Some(offset)
@@ -167,17 +169,28 @@ impl ControlRegion {
 
     /// A zeroed block of `len` bytes, aligned to a line.
     pub(crate) fn allocate(self: &Arc<Self>, len: u64) -> Result<ControlBlock> {
+        self.allocate_at(End::Back, len)
+    }
+
+    /// The same, of what all ranks of the job usually allocate alike: apart from all else, so that it usually stands at one
+    /// place everywhere.
+    pub(crate) fn allocate_alike(self: &Arc<Self>, len: u64) -> Result<ControlBlock> {
+        self.allocate_at(End::Front, len)
+    }
+
+    fn allocate_at(self: &Arc<Self>, end: End, len: u64) -> Result<ControlBlock> {
         let len = len.next_multiple_of(LINE);
         self.reclaim();
         let mut segments = lock(&self.segments);
-        let with_room = |segment: &Arc<Segment>| Some((segment.clone(), segment.take(len)?));
+        let with_room = |segment: &Arc<Segment>| Some((segment.clone(), segment.take(len, end)?));
         let found = segments.iter().find_map(with_room);
         let (segment, offset) = match found {
             Some(found) => found,
             None => {
                 let segment = self.grow(&segments, len)?;
                 segments.push(segment.clone());
-                let offset = segment.take(len).ok_or_else(|| self.full(&segments, len))?;
+                let offset = segment.take(len, end);
+                let offset = offset.ok_or_else(|| self.full(&segments, len))?;
                 (segment, offset)
             }
         };
@@ -353,31 +366,51 @@ impl Drop for ControlBlock {
     }
 }
 
-/// First-fit over the free runs, neighbours joined.
+/// From which end of a segment a block is taken.
+#[derive(Clone, Copy)]
+enum End {
+    Front,
+    Back,
+}
+
+/// First-fit over the free runs, from either end, neighbours joined.
 struct FreeSpace {
     runs: BTreeMap<u64, u64>,
-    /// From here on nothing was ever taken, and so all is zero.
-    untouched: u64,
+    /// Between these nothing was ever taken, and so all is zero.
+    untouched: Range<u64>,
 }
 
 impl FreeSpace {
     fn new(start: u64, end: u64) -> Self {
         Self {
             runs: BTreeMap::from([(start, end - start)]),
-            untouched: start,
+            untouched: start..end,
         }
     }
 
-    /// Where a run begins, and how many of its bytes were taken before.
-    fn take(&mut self, len: u64) -> Option<(u64, u64)> {
-        let (&offset, &found) = self.runs.iter().find(|(_, found)| **found >= len)?;
-        self.runs.remove(&offset);
-        if found > len {
-            self.runs.insert(offset + len, found - len);
+    /// Where a run begins, and whether none of its bytes was taken before.
+    fn take(&mut self, len: u64, end: End) -> Option<(u64, bool)> {
+        let mut runs = self.runs.iter();
+        let fits = |(_, found): &(&u64, &u64)| **found >= len;
+        let (&start, &found) = match end {
+            End::Front => runs.find(fits)?,
+            End::Back => runs.rfind(fits)?,
+        };
+        self.runs.remove(&start);
+        let offset = match end {
+            End::Front => start,
+            End::Back => start + found - len,
+        };
+        let rests = [(start, offset), (offset + len, start + found)];
+        let rests = rests.into_iter().filter(|(from, to)| from < to);
+        self.runs.extend(rests.map(|(from, to)| (from, to - from)));
+        let untouched = self.untouched.clone();
+        let is_zero = untouched.start <= offset && offset + len <= untouched.end;
+        match end {
+            End::Front => self.untouched.start = untouched.start.max(offset + len),
+            End::Back => self.untouched.end = untouched.end.min(offset),
         }
-        let before = self.untouched.saturating_sub(offset).min(len);
-        self.untouched = self.untouched.max(offset + len);
-        Some((offset, before))
+        Some((offset, is_zero))
     }
 
     fn give(&mut self, mut offset: u64, mut len: u64) {
@@ -402,12 +435,33 @@ mod tests {
     #[test]
     fn space_given_back_joins_its_neighbours() {
         let mut space = FreeSpace::new(64, 640);
-        let blocks: Vec<u64> = (0..9).map(|_| space.take(64).unwrap().0).collect();
-        assert_eq!(space.take(64), None);
-        for &at in [1, 3, 5, 7, 2, 6, 4, 0, 8].map(|i: usize| &blocks[i]) {
+        let ends = [End::Front, End::Back].into_iter().cycle();
+        let blocks = ends.take(9).map(|end| space.take(64, end).unwrap());
+        let blocks: Vec<(u64, bool)> = blocks.collect();
+        let from_both = [64, 576, 128, 512, 192, 448, 256, 384, 320];
+        assert_eq!(blocks, from_both.map(|offset| (offset, true)));
+        assert!(space.take(64, End::Front).is_none() && space.take(64, End::Back).is_none());
+        for (at, _) in [1, 3, 5, 7, 2, 6, 4, 0, 8].map(|i: usize| blocks[i]) {
             space.give(at, 64);
         }
         assert_eq!(space.runs, BTreeMap::from([(64, 576)]));
-        assert_eq!(space.take(576), Some((64, 576)));
+        assert_eq!(space.take(576, End::Front), Some((64, false)));
+    }
+
+    #[test]
+    fn what_was_taken_before_is_not_taken_for_zero() {
+        let mut space = FreeSpace::new(0, 1024);
+        assert_eq!(space.take(256, End::Front), Some((0, true)));
+        assert_eq!(space.take(256, End::Back), Some((768, true)));
+        space.give(0, 256);
+        space.give(768, 256);
+        // Of each, a part was taken before.
+        assert_eq!(space.take(320, End::Front), Some((0, false)));
+        assert_eq!(space.take(320, End::Back), Some((704, false)));
+        assert_eq!(space.take(384, End::Back), Some((320, true)));
+        space.give(0, 1024);
+        for end in [End::Front, End::Back] {
+            assert!(!space.take(64, end).unwrap().1);
+        }
     }
 }

@@ -278,7 +278,7 @@ fn prepare(
     let hints = Hints::parse(info)?;
     let exposed = expose(&hints, &*team.fabric.device)?;
     let control = &team.fabric.control;
-    let block = control.allocate(layout.bytes(hints.notification_counters))?;
+    let block = control.allocate_alike(layout.bytes(hints.notification_counters))?;
     let Common { flags, granularity } = hints.common;
     Ok(Prepared {
         entry: Entry {
