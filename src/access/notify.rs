@@ -45,7 +45,7 @@ impl Window {
     ) -> Result<()> {
         const OPERATION: &str = "put_notify";
         if let Some(open) = self.open_target(target)
-            && counter < self.counters_of(target)
+            && (self.all_have_counter(counter) || open.has_counter(counter))
         {
             let there = open.reach(Displacement(disp), len as u64);
             // What went through the device would come after a counter that is mapped.
@@ -127,7 +127,7 @@ impl Window {
     /// This rank has no such counter.
     #[inline]
     pub fn notifications(&self, counter: u32) -> Result<u64> {
-        self.check_counter(Aim::new("notifications", self.rank()), counter)?;
+        self.check_own_counter("notifications", counter)?;
         Ok(self.raised(counter))
     }
 
@@ -139,7 +139,7 @@ impl Window {
     #[inline]
     pub fn wait_notify(&self, counter: u32, at_least: u64) -> Result<()> {
         const OPERATION: &str = "wait_notify";
-        self.check_counter(Aim::new(OPERATION, self.rank()), counter)?;
+        self.check_own_counter(OPERATION, counter)?;
         if self.raised(counter) >= at_least {
             return Ok(());
         }
@@ -156,7 +156,7 @@ impl Window {
     /// As for [`Window::wait_notify`]; that a rank died is noticed when this is called repeatedly.
     pub fn test_notify(&self, counter: u32, at_least: u64) -> Result<bool> {
         const OPERATION: &str = "test_notify";
-        self.check_counter(Aim::new(OPERATION, self.rank()), counter)?;
+        self.check_own_counter(OPERATION, counter)?;
         self.pairs.polls.poll(
             || Ok(self.raised(counter) >= at_least),
             || self.check_notifiers(OPERATION),
@@ -169,23 +169,19 @@ impl Window {
         word.observe()
     }
 
-    #[inline]
     fn check_counter(&self, aim: Aim, counter: u32) -> Result<()> {
-        let Aim { operation, rank } = aim;
-        not_forked(operation)?;
-        let counters = self.counters_of(rank);
-        if counter < counters {
-            return Ok(());
+        not_forked(aim.operation)?;
+        match self.all_have_counter(counter) {
+            true => Ok(()),
+            false => has_counter(aim, counter, self.counters_of(aim)?),
         }
-        Err(Error::new(
-            operation,
-            Misuse::NoCounter {
-                rank,
-                counter,
-                counters,
-                hint: NOTIFICATION_COUNTERS,
-            },
-        ))
+    }
+
+    #[inline]
+    fn check_own_counter(&self, operation: &'static str, counter: u32) -> Result<()> {
+        not_forked(operation)?;
+        let aim = Aim::new(operation, self.rank());
+        has_counter(aim, counter, self.own_counters())
     }
 
     /// Whether the ranks that may notify this one are still there. With `no_locks`, a rank may free the
@@ -216,6 +212,22 @@ impl Window {
             false => Ok(()),
         }
     }
+}
+
+/// Fails unless the rank of `aim`, which has so many counters, has this one.
+#[inline]
+fn has_counter(aim: Aim, counter: u32, counters: u32) -> Result<()> {
+    if counter < counters {
+        return Ok(());
+    }
+    let Aim { operation, rank } = aim;
+    let misuse = Misuse::NoCounter {
+        rank,
+        counter,
+        counters,
+        hint: NOTIFICATION_COUNTERS,
+    };
+    Err(Error::new(operation, misuse))
 }
 
 /// One-sided. As [`put_row`], and then raises the target's notification counter `counter` by 1, as

@@ -32,4 +32,8 @@ pub(super) trait Carrier: Send {
         root: u32,
         combine: &mut dyn FnMut(&mut [u8], &[u8]),
     ) -> Result<()>;
+
+    /// `merge` folds what arrives into what is held, in any order, and some of it again. On every rank, `bytes` is the
+    /// result.
+    fn merge(&mut self, bytes: &mut [u8], merge: &mut dyn FnMut(&mut [u8], &[u8])) -> Result<()>;
 }

@@ -9,6 +9,7 @@ mod carrier;
 mod collective;
 mod grid;
 mod group;
+mod merge;
 mod over;
 mod pipe;
 mod rank;
@@ -32,6 +33,7 @@ pub use group::{Comparison, Group};
 pub use rank::{IntoRank, IntoTarget};
 
 pub(crate) use barrier::{Barrier, Purpose, barrier_bytes};
+pub(crate) use merge::Merged;
 pub(crate) use team::{Rings, Team};
 
 use crate::datatype::{Element, Op, Reduce};

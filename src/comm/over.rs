@@ -173,4 +173,9 @@ impl Carrier for Lent {
         }
         Ok(())
     }
+
+    /// Each rank has reduced what all have.
+    fn merge(&mut self, bytes: &mut [u8], merge: &mut dyn FnMut(&mut [u8], &[u8])) -> Result<()> {
+        self.reduce(bytes, 0, merge)
+    }
 }

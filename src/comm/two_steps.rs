@@ -181,6 +181,17 @@ impl Carrier for Engine {
             Some(_) => self.here().bcast(bytes, LEADER),
         }
     }
+
+    fn merge(&mut self, bytes: &mut [u8], merge: &mut dyn FnMut(&mut [u8], &[u8])) -> Result<()> {
+        if self.hosts.is_none() {
+            return self.here().merge(bytes, merge);
+        }
+        self.here().reduce(bytes, LEADER, merge)?;
+        if let Some(leaders) = &mut self.leaders {
+            leaders.with(&mut self.core).merge(bytes, merge)?;
+        }
+        self.here().bcast(bytes, LEADER)
+    }
 }
 
 impl Drop for Engine {

@@ -112,6 +112,12 @@ pub fn is_in_job(window: &Window) -> bool {
     !window.context().has_left_itself()
 }
 
+/// Local. The lowest rank whose displacement unit is another than this rank's, and that unit in bytes.
+#[must_use]
+pub fn other_unit(window: &Window) -> Option<(u32, u64)> {
+    window.other_unit()
+}
+
 /// Local. Whether any thread of this rank may call at any time: the job has
 /// [`ThreadLevel::Multiple`](crate::ThreadLevel).
 #[must_use]

@@ -19,7 +19,7 @@ impl Window {
         if self.out_of_step.load(Ordering::Relaxed) {
             return Err(Error::new(operation, Misuse::OutOfStep));
         }
-        let blocks = &self.columns.block;
+        let blocks = &self.parts.blocks;
         let published = Cell::new(false);
         let check = |from| {
             let awaited = Awaited::Rank(self.team.world_rank(from));

@@ -40,7 +40,7 @@ impl Window {
         needs: &'static str,
     ) -> Result<()> {
         // Whether a rank can be reached is for others to judge.
-        let word = (self.team).word(rank, &self.columns.block, CALL_AT);
+        let word = (self.team).word(rank, &self.parts.blocks, CALL_AT);
         let call = word.and_then(|word| word.load_whole()).unwrap_or(0);
         match self.barrier.awaits_this_rank(call) {
             None => Ok(()),

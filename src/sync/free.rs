@@ -8,9 +8,9 @@ use crate::window::Window;
 impl Window {
     /// Collective. Frees the window, and its memory if the library allocated it; what is attached is
     /// detached. First deletes this rank's attributes, then waits for all ranks, unless all gave the
-    /// hint `no_locks` and the memory is not one segment of all: then the program sees to it that no
-    /// operation on this rank's memory is still to come, by a fence or by `wait` (MPI-4.1, section
-    /// 12.2.5, `MPI_Win_free`).
+    /// hint `no_locks`, sizes and displacement units are the same on all, and the memory is not one segment of all:
+    /// then the program sees to it that no operation on this rank's memory is still to come, by a fence or by `wait`
+    /// (MPI-4.1, section 12.2.5, `MPI_Win_free`).
     ///
     /// # Errors
     /// As for [`Window::try_free`]; the memory is leaked, since peers may still access it.
@@ -25,8 +25,9 @@ impl Window {
     /// this rank may try again, while the others wait. A rank died or left, or is in a fence: then
     /// the window can do nothing that is collective any more, and is best leaked.
     pub fn try_free(self) -> std::result::Result<(), (Box<Self>, Error)> {
-        // A segment of all ranks goes with the first of them.
-        let waits = !self.refuses_locks || self.is_segment();
+        // A segment of all ranks goes with the first of them. And what a rank says of its part stands in its block:
+        // where that differs, others may read it at any time, and not only when they access the memory.
+        let waits = !self.refuses_locks || self.is_segment() || self.parts.differ();
         match self.prepare_to_free(waits) {
             Ok(()) => {
                 self.give_back();

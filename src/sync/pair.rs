@@ -27,9 +27,7 @@ impl Window {
     #[cold]
     fn make_pair(&self, aim: Aim) -> Result<&Pair> {
         let rank = aim.rank;
-        let peer = self.team.connect_to(rank);
-        let peer = peer.map_err(|error| self.failed(aim, error))?;
-        let block = peer.block_in(self.atomic_domain(), self.columns.block.get(rank));
+        let block = self.block_of(rank);
         let block = block.map_err(|error| self.failed(aim, error))?;
         Ok(self.pair_table().pair_or(rank, || Pair::new(block)))
     }

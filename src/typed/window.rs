@@ -215,9 +215,7 @@ impl<'c, T: Element> Window<'c, T> {
             marker: PhantomData,
         };
         let ours = window.raw.disp_unit();
-        let theirs = |rank| window.raw.disp_unit_of(rank).unwrap_or(ours);
-        let other = (0..window.ranks()).find(|&rank| theirs(rank) != ours);
-        let Some(rank) = other else {
+        let Some((rank, theirs)) = lower::other_unit(&window.raw) else {
             return Ok(window);
         };
         // Then every rank finds one that differs from it, and comes here.
@@ -225,7 +223,7 @@ impl<'c, T: Element> Window<'c, T> {
         let misuse = Misuse::Mismatch {
             rank,
             ours: elements(ours),
-            theirs: elements(theirs(rank)),
+            theirs: elements(theirs),
         };
         window.free()?;
         Err(error("window", misuse))

@@ -4,21 +4,21 @@ use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use bytemuck::{Pod, Zeroable};
 use rdma_sys_shim::{
     Access, AtomicDomain, Device, Nearest, Region, RemoteRegion, TargetThread, take_fences,
 };
 
 use super::attributes::Attributes;
+use super::entry::Entry;
 use super::errors::Handler;
 use super::handed_out::HandedOut;
-use super::hints::{Common, Hints, SAME_SIZE_BIT, SAME_UNIT_BIT};
-use super::info::{SAME_DISP_UNIT, SAME_SIZE};
+use super::hints::{Common, Hints};
 use super::layout::{BARRIER_AT, BlockLayout};
 use super::pairs::Pairs;
+use super::summary::{ABILITIES, Summary};
 use super::targets::Targets;
-use super::{Columns, Epochs, Info, Window, WindowMemory};
-use crate::comm::{Barrier, Communicator, Team, barrier_bytes};
+use super::{Epochs, Info, RankParts, Window, WindowMemory};
+use crate::comm::{Barrier, Communicator, Merged, Team, barrier_bytes};
 use crate::datatype::AtomicWidths;
 use crate::diagnostics::{self, Counters};
 use crate::error::{AbortCause, Error, Misuse, PeerError, Result};
@@ -31,48 +31,6 @@ use crate::terms::Flavor;
 /// Of the next window that this rank makes.
 static NEXT_NUMBER: AtomicU32 = AtomicU32::new(1);
 
-/// What each rank tells the others.
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
-struct Entry {
-    base: u64,
-    size: u64,
-    rkey: u64,
-    block: u64,
-    granularity: u64,
-    /// How many notification counters this rank has.
-    notifications: u64,
-    unit: u64,
-    /// The flags of [`Common`], and [`OF_ALL`].
-    hints: u64,
-}
-
-impl Entry {
-    /// Whether a rank can have told this. Where its memory is, the device checks.
-    fn makes_sense(&self) -> bool {
-        self.size <= isize::MAX as u64
-            && self.base.checked_add(self.size).is_some()
-            && (1..=i64::MAX as u64).contains(&self.unit)
-            && may_be_block(self.block)
-            && self.notifications <= u32::MAX.into()
-    }
-
-    fn exposed(&self) -> RemoteRegion {
-        RemoteRegion {
-            address: self.base,
-            len: self.size,
-            rkey: self.rkey,
-        }
-    }
-
-    fn common(&self) -> Common {
-        Common {
-            flags: self.hints & !OF_ALL,
-            granularity: self.granularity,
-        }
-    }
-}
-
 /// Beside the hints, whether this rank maps what all of them have.
 const SHARES_HOST: u64 = 1 << 33;
 /// Beside it, whether this rank says when it is at single atomics.
@@ -83,8 +41,7 @@ const GLOBAL: u64 = 1 << 35;
 const THREADS: u64 = 1 << 36;
 /// Beside it, whether it is oversubscribed.
 const TURNS: u64 = 1 << 37;
-/// What is agreed on where all ranks say it, and no hint.
-const OF_ALL: u64 = SHARES_HOST | FLAGS | GLOBAL | THREADS | TURNS;
+const _: () = assert!((SHARES_HOST | FLAGS | GLOBAL | THREADS | TURNS) & !ABILITIES == 0);
 
 /// The call that makes a window, and its arguments.
 #[derive(Clone, Copy)]
@@ -118,6 +75,7 @@ struct Prepared {
     block: ControlBlock,
     hints: Hints,
     entry: Entry,
+    summary: Summary,
 }
 
 impl Window {
@@ -200,10 +158,20 @@ impl Window {
         let layout = BlockLayout::new(barrier_bytes(&comm.team().rings));
         let prepared = prepare(comm.team(), &layout, created, info, expose);
         let prepared = prepared.map_err(|error| error.during(operation));
-        let (mut own, entries) = exchange(comm, operation, prepared)?;
-        settle_hints(comm, created, &mut own.hints, &entries)?;
-        let agreed = Agreed::new(comm.team(), &entries);
-        let window = Self::assemble(comm.team(), layout, created, own, agreed, &entries);
+        let (own, all, blocks) = exchange(comm, created, prepared)?;
+        // Every rank finds the same one, and then nobody uses the window.
+        if let Some(broken) = all.broken_promise(&own.hints) {
+            return Err(Error::new(operation, broken));
+        }
+        let agreed = Agreed::new(comm.team(), &all);
+        let parts = RankParts {
+            own: own.entry,
+            sizes: all.sizes,
+            units: all.units,
+            counters: all.counters as u32,
+            blocks,
+        };
+        let window = Self::assemble(comm.team(), layout, created, own, agreed, parts);
         window.log_creation();
         Ok(window)
     }
@@ -215,7 +183,7 @@ impl Window {
         created: Created,
         own: Prepared,
         agreed: Agreed,
-        entries: &[Entry],
+        parts: RankParts,
     ) -> Self {
         let Prepared {
             exposed,
@@ -254,7 +222,7 @@ impl Window {
             hints,
             attributes: Attributes::default(),
             error_handler: Handler::default(),
-            columns: Columns::new(entries),
+            parts,
             team: team.clone(),
             epochs: Epochs::new(),
             // What completes all targets asks each of them in a watched window.
@@ -266,7 +234,7 @@ impl Window {
     }
 }
 
-/// Local. Makes what this rank brings: its memory, its block, and what it tells the others.
+/// Local. Makes what this rank brings: its memory, its block, what it says there of its part, and what it tells all others.
 fn prepare(
     team: &Team,
     layout: &BlockLayout,
@@ -279,25 +247,25 @@ fn prepare(
     let exposed = expose(&hints, &*team.fabric.device)?;
     let control = &team.fabric.control;
     let block = control.allocate_alike(layout.bytes(hints.notification_counters))?;
-    let Common { flags, granularity } = hints.common;
+    let entry = Entry {
+        base: exposed.remote.address,
+        size: exposed.remote.len,
+        rkey: exposed.remote.rkey,
+        unit: created.disp_unit,
+        counters: hints.notification_counters.into(),
+    };
+    entry.write_to(&block);
+    let abilities = abilities(team, created.flavor, &exposed.remote);
     Ok(Prepared {
-        entry: Entry {
-            base: exposed.remote.address,
-            size: exposed.remote.len,
-            rkey: exposed.remote.rkey,
-            block: block.place(),
-            granularity,
-            unit: created.disp_unit,
-            notifications: hints.notification_counters.into(),
-            hints: flags | abilities(team, created.flavor, &exposed.remote),
-        },
+        summary: Summary::of(team.rank, &entry, block.place(), hints.common, abilities),
+        entry,
         exposed,
         block,
         hints,
     })
 }
 
-/// Which of [`OF_ALL`] this rank says.
+/// Which of [`ABILITIES`] this rank says.
 fn abilities(team: &Team, flavor: Flavor, exposed: &RemoteRegion) -> u64 {
     let may_share = matches!(flavor, Flavor::Allocate | Flavor::Create);
     let device = team.fabric.device.capabilities();
@@ -313,47 +281,87 @@ fn abilities(team: &Team, flavor: Flavor, exposed: &RemoteRegion) -> u64 {
     said.fold(0, |flags, (flag, _)| flags | flag)
 }
 
-/// Collective. Tells the others what this rank brings, and returns it with what all have told.
+/// Collective. Tells the others what this rank brings, and returns it with what all say, and where their blocks stand.
 fn exchange(
     comm: &Communicator,
-    operation: &'static str,
+    created: Created,
     prepared: Result<Prepared>,
-) -> Result<(Prepared, Vec<Entry>)> {
-    let told = comm.agree_on(operation, prepared.as_ref().map(|own| own.entry));
-    let own = prepared?;
-    let entries = match told {
-        Ok(entries) => entries,
+) -> Result<(Prepared, Summary, Column<u64>)> {
+    let operation = created.operation;
+    let mine = prepared.as_ref().map(|own| own.summary);
+    let merged = comm.merge_on(operation, mine, Summary::merge);
+    let mut own = prepared?;
+    let settled = merged.and_then(|mut merged| {
+        let all = merged.value;
+        if !all.names_ranks_below(comm.size()) {
+            return Err(garbled(comm, operation, comm.rank()));
+        }
+        let blocks = find_blocks(comm, operation, &mut merged, &own.block)?;
+        settle_hints(comm, created, &mut merged, &mut own.hints)?;
+        Ok((all, blocks))
+    });
+    match settled {
+        Ok((all, blocks)) => Ok((own, all, blocks)),
         Err(error) => {
             if !error.is_known_everywhere() {
                 // Some ranks may think that the window exists.
                 mem::forget(own);
             }
-            return Err(error);
+            Err(error)
         }
-    };
-    if let Err(garbled) = check_entries(comm.team(), operation, &own.exposed.memory, &entries) {
-        // Other ranks may have been told something else, and think that the window exists.
-        mem::forget(own);
-        (comm.team().context).abort_everywhere(AbortCause::FoundGarbled);
-        return Err(garbled);
     }
-    Ok((own, entries))
 }
 
-/// Takes the hints that hold for all ranks. Every rank finds the same broken promise, and then nobody uses the window.
+/// Collective. Where the ranks' blocks stand: gathered only if not all say the same.
+fn find_blocks(
+    comm: &Communicator,
+    operation: &'static str,
+    merged: &mut Merged<'_, Summary>,
+    block: &ControlBlock,
+) -> Result<Column<u64>> {
+    if !merged.value.blocks_differ() {
+        return Ok(Column::Uniform(block.place()));
+    }
+    let all = merged.gather(block.place())?;
+    match (0..).zip(&all).find(|&(_, &place)| !may_be_block(place)) {
+        None => Ok(Column::PerRank(all.into())),
+        Some((rank, _)) => Err(garbled(comm, operation, rank)),
+    }
+}
+
+/// Collective. Takes the hints that hold for all ranks, and has rank 0 log those that differ.
 fn settle_hints(
     comm: &Communicator,
     created: Created,
+    merged: &mut Merged<'_, Summary>,
     hints: &mut Hints,
-    entries: &[Entry],
 ) -> Result<()> {
-    let common = || entries.iter().map(Entry::common);
-    hints.settle(common());
-    check_promises(created.operation, hints, entries)?;
+    let Common { flags, granularity } = hints.common;
+    let settled = merged.value.hints();
+    hints.settle(settled.into_iter());
+    let [strong, weak] = settled;
+    if strong == weak || merged.value.broken_promise(hints).is_some() {
+        return Ok(());
+    }
+    let all = merged.gather([flags, granularity])?;
+    let all = all
+        .iter()
+        .map(|&[flags, granularity]| Common { flags, granularity });
     if comm.rank() == 0 {
-        hints.log_differences(created.flavor, common());
+        hints.log_differences(created.flavor, all);
     }
     Ok(())
+}
+
+/// The error of a rank that was told what cannot be. Others may have been told something else, and think that the window
+/// exists.
+#[cold]
+fn garbled(comm: &Communicator, operation: &'static str, rank: u32) -> Error {
+    let team = comm.team();
+    (team.context).abort_everywhere(AbortCause::FoundGarbled);
+    let rank = team.world_rank(rank).0;
+    let what = "the part of the window";
+    Error::new(operation, PeerError::Garbled { rank, what })
 }
 
 /// How all ranks get at each other's words.
@@ -368,8 +376,8 @@ struct Agreed {
 }
 
 impl Agreed {
-    fn new(team: &Team, entries: &[Entry]) -> Self {
-        let all = |said| entries.iter().all(|entry| entry.hints & said != 0);
+    fn new(team: &Team, ranks: &Summary) -> Self {
+        let all = |ability| ranks.of_all & ability != 0;
         let shares_host = all(SHARES_HOST);
         let device = team.fabric.device.capabilities();
         let atomic_domain = match device.atomic_domain {
@@ -384,7 +392,7 @@ impl Agreed {
             flags: atomic_domain == AtomicDomain::Cpu
                 && device.target_thread != TargetThread::ForAll
                 && all(FLAGS),
-            threads: entries.iter().any(|entry| entry.hints & THREADS != 0),
+            threads: ranks.of_any & THREADS != 0,
             turns: all(TURNS),
         }
     }
@@ -394,20 +402,6 @@ impl Agreed {
         match self.shares_host {
             true => AtomicWidths::of_processor(granularity),
             false => AtomicWidths::new(device.narrow_atomics, self.atomic_domain, granularity),
-        }
-    }
-}
-
-impl Columns {
-    fn new(entries: &[Entry]) -> Self {
-        let of = |value: fn(&Entry) -> u64| Column::new(entries.iter().map(value));
-        Self {
-            base: of(|entry| entry.base),
-            size: of(|entry| entry.size),
-            unit: of(|entry| entry.unit),
-            rkey: of(|entry| entry.rkey),
-            block: Arc::new(of(|entry| entry.block)),
-            notifications: Column::new(entries.iter().map(|entry| entry.notifications as u32)),
         }
     }
 }
@@ -446,128 +440,4 @@ fn shares_host(team: &Team, exposed: &RemoteRegion) -> bool {
         own.is_ok_and(|own| matches!(own.endpoint().map(exposed), Ok(Some(_))))
     };
     (exposed.len == 0 || maps_own()) && (0..team.size()).all(maps)
-}
-
-/// Fails if a rank tells of a part what cannot be.
-fn check_entries(
-    team: &Team,
-    operation: &'static str,
-    memory: &WindowMemory,
-    entries: &[Entry],
-) -> Result<()> {
-    let makes_sense = |entry: &Entry| match memory {
-        WindowMemory::Segment(segment) => segment.part(&entry.exposed()).is_some(),
-        _ => true,
-    } && entry.makes_sense();
-    let mut all = (0..).zip(entries);
-    match all.find(|(_, entry)| !makes_sense(entry)) {
-        None => Ok(()),
-        Some((rank, _)) => {
-            let rank = team.world_rank(rank).0;
-            let what = "the part of the window";
-            Err(Error::new(operation, PeerError::Garbled { rank, what }))
-        }
-    }
-}
-
-fn check_promises(operation: &'static str, hints: &Hints, entries: &[Entry]) -> Result<()> {
-    let Some(first) = entries.first() else {
-        return Ok(());
-    };
-    for (rank, entry) in (0..).zip(entries) {
-        let broken = |key, first: u64, other: u64| {
-            let misuse = Misuse::BrokenPromise {
-                key,
-                rank,
-                first,
-                other,
-            };
-            Err(Error::new(operation, misuse))
-        };
-        if hints.has(SAME_SIZE_BIT) && entry.size != first.size {
-            return broken(SAME_SIZE, first.size, entry.size);
-        }
-        if hints.has(SAME_UNIT_BIT) && entry.unit != first.unit {
-            return broken(SAME_DISP_UNIT, first.unit, entry.unit);
-        }
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_part_that_cannot_be_is_known() {
-        let entry = Entry {
-            base: 4096,
-            size: 64,
-            rkey: 1,
-            block: 128,
-            granularity: 0,
-            notifications: 8,
-            unit: 1,
-            hints: 0,
-        };
-        let most = i64::MAX as u64;
-        let legal = [
-            entry,
-            Entry {
-                size: 0,
-                base: 0,
-                ..entry
-            },
-            Entry {
-                unit: most,
-                ..entry
-            },
-            Entry {
-                size: most,
-                ..entry
-            },
-        ];
-        assert!(legal.iter().all(Entry::makes_sense));
-        let lies = [
-            Entry {
-                base: u64::MAX,
-                ..entry
-            },
-            Entry {
-                size: most + 1,
-                ..entry
-            },
-            Entry {
-                base: most + 2,
-                size: most,
-                ..entry
-            },
-            Entry { unit: 0, ..entry },
-            Entry {
-                unit: most + 1,
-                ..entry
-            },
-            Entry {
-                block: 129,
-                ..entry
-            },
-            Entry {
-                block: u64::MAX - 63,
-                ..entry
-            },
-            Entry {
-                notifications: 1 << 32,
-                ..entry
-            },
-        ];
-        for lie in &lies {
-            assert!(
-                !lie.makes_sense(),
-                "{:#x} {:#x} {:#x}",
-                lie.base,
-                lie.size,
-                lie.block
-            );
-        }
-    }
 }

@@ -1,9 +1,10 @@
 //! What a window says of itself (MPI-4.1, section 12.2.6).
 
 use super::Window;
+use super::entry::Entry;
 use crate::comm::Group;
 use crate::error::Result;
-use crate::terms::Flavor;
+use crate::terms::{Aim, Flavor};
 
 /// How a rank's own loads and stores go together with its peers' accesses (MPI-4.1, section 12.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,14 +30,14 @@ impl Window {
     /// `MPI_WIN_SIZE`).
     #[must_use]
     pub fn size(&self) -> u64 {
-        self.known_size(self.team.rank)
+        self.size_in(&self.parts.own)
     }
 
     /// Local. This rank's displacement unit in bytes (MPI-4.1, section 12.2.6,
     /// `MPI_WIN_DISP_UNIT`).
     #[must_use]
     pub fn disp_unit(&self) -> u64 {
-        self.columns.unit.get(self.team.rank)
+        self.parts.own.unit
     }
 
     /// Local. Which call made the window (MPI-4.1, section 12.2.6, `MPI_WIN_CREATE_FLAVOR`).
@@ -74,28 +75,43 @@ impl Window {
         &self.team.group
     }
 
-    /// Local. Size in bytes of another rank's memory; 0 in a dynamic window.
+    /// Local where all ranks have as many bytes, and where this rank has accessed the memory of `rank`. Elsewhere
+    /// one-sided: reads it from `rank`, in each call, which takes a message there and back between hosts. Size in bytes
+    /// of another rank's memory; 0 in a dynamic window.
     ///
     /// # Errors
-    /// `rank` is not a rank of the window.
+    /// `rank` is not a rank of the window; it has to be read, and `rank` cannot be reached.
     pub fn size_of(&self, rank: u32) -> Result<u64> {
-        self.team.check_rank("size_of", rank)?;
-        Ok(self.known_size(rank))
+        const OPERATION: &str = "size_of";
+        self.team.check_rank(OPERATION, rank)?;
+        match self.parts.sizes.differ() {
+            false => Ok(self.size()),
+            true => Ok(self.size_in(&self.entry_of(Aim::new(OPERATION, rank))?)),
+        }
     }
 
-    /// Local. Another rank's displacement unit in bytes.
+    /// Another rank's displacement unit in bytes: local or one-sided as [`Window::size_of`], where units differ.
     ///
     /// # Errors
-    /// `rank` is not a rank of the window.
+    /// As for [`Window::size_of`].
     pub fn disp_unit_of(&self, rank: u32) -> Result<u64> {
-        self.team.check_rank("disp_unit_of", rank)?;
-        Ok(self.columns.unit.get(rank))
+        const OPERATION: &str = "disp_unit_of";
+        self.team.check_rank(OPERATION, rank)?;
+        match self.parts.units.differ() {
+            false => Ok(self.disp_unit()),
+            true => Ok(self.entry_of(Aim::new(OPERATION, rank))?.unit),
+        }
     }
 
-    fn known_size(&self, rank: u32) -> u64 {
+    /// The lowest rank whose displacement unit is another than this rank's, and that unit.
+    pub(crate) fn other_unit(&self) -> Option<(u32, u64)> {
+        self.parts.units.other_than(self.disp_unit())
+    }
+
+    fn size_in(&self, entry: &Entry) -> u64 {
         match self.flavor {
             Flavor::Dynamic => 0,
-            _ => self.columns.size.get(rank),
+            _ => entry.size,
         }
     }
 }

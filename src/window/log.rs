@@ -57,7 +57,7 @@ impl Window {
 
     /// How ranks of this host get at this rank's memory. How this rank gets at theirs is found at first use.
     fn memory_in_words(&self) -> &'static str {
-        let exposed = self.exposed(self.rank());
+        let exposed = self.parts.own.exposed();
         let is_mapped = || {
             let own = self.team.connect_to(self.rank()).ok()?.endpoint();
             // Memory of the program's is mapped here, too, but none for the atomics of other processes.

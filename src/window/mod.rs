@@ -2,11 +2,13 @@
 
 mod attach;
 mod attributes;
+mod compared;
 pub(crate) mod contacts;
 mod copied;
 mod counters;
 mod create;
 mod dynamic;
+mod entry;
 mod epochs;
 mod errors;
 mod free;
@@ -23,6 +25,7 @@ pub(crate) mod pairs;
 mod progress;
 mod route;
 mod shared;
+mod summary;
 pub(crate) mod target;
 mod targets;
 mod unflushed;
@@ -61,7 +64,9 @@ use crate::memory::control::ControlBlock;
 use crate::memory::in_flight::{self, InFlightFlags};
 use crate::memory::remote::RemoteWord;
 use crate::peers::Context;
-use crate::terms::Flavor;
+use crate::terms::{Aim, Flavor};
+use compared::Compared;
+use entry::Entry;
 use hints::Hints;
 use layout::BlockLayout;
 use pairs::Pairs;
@@ -107,7 +112,7 @@ pub struct Window {
     handed_out: handed_out::HandedOut,
     attributes: attributes::Attributes,
     error_handler: errors::Handler,
-    pub(crate) columns: Columns,
+    pub(crate) parts: RankParts,
     pub(crate) block: Arc<ControlBlock>,
     pub(crate) barrier: Barrier,
     /// Whether a barrier failed: then the ranks are not at one point any more.
@@ -148,15 +153,23 @@ enum WindowMemory {
     Dynamic(dynamic::Regions),
 }
 
-/// What the ranks told each other when the window was created. In a dynamic window, base, size and
-/// rkey are those of the ranks' tables.
-pub(crate) struct Columns {
-    pub(crate) base: Column<u64>,
-    pub(crate) size: Column<u64>,
-    pub(crate) unit: Column<u64>,
-    pub(crate) rkey: Column<u64>,
-    pub(crate) block: Arc<Column<u64>>,
-    pub(crate) notifications: Column<u32>,
+/// What is known of the ranks' parts since the window was created. All else of a rank's part is read from that rank
+/// at the first access.
+pub(crate) struct RankParts {
+    own: Entry,
+    sizes: Compared,
+    units: Compared,
+    /// So many notification counters every rank has.
+    counters: u32,
+    /// Where the ranks' blocks stand.
+    pub(crate) blocks: Column<u64>,
+}
+
+impl RankParts {
+    /// Whether a rank may have to be asked for what is usually the same on all.
+    pub(crate) fn differ(&self) -> bool {
+        self.sizes.differ() || self.units.differ()
+    }
 }
 
 impl Window {
@@ -173,10 +186,21 @@ impl Window {
         Ok(set.map(|line| control.word(line)))
     }
 
-    /// How many notification counters a rank of the window has.
+    /// Whether every rank of the window has this notification counter.
     #[inline]
-    pub(crate) fn counters_of(&self, rank: u32) -> u32 {
-        self.columns.notifications.get(rank)
+    pub(crate) fn all_have_counter(&self, counter: u32) -> bool {
+        counter < self.parts.counters
+    }
+
+    /// How many this rank has.
+    #[inline]
+    pub(crate) fn own_counters(&self) -> u32 {
+        self.hints.notification_counters
+    }
+
+    /// How many a rank of the window has.
+    pub(crate) fn counters_of(&self, aim: Aim) -> Result<u32> {
+        Ok(self.entry_of(aim)?.counters as u32)
     }
 
     /// Whether the ranks' memory is one segment.

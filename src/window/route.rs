@@ -1,5 +1,6 @@
 //! The ways to a target's memory and words, found at first use.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use rdma_sys_shim::{Endpoint, Mapping, RemoteRegion};
@@ -36,22 +37,20 @@ impl Window {
         body()
     }
 
-    /// A rank's memory as its device knows it.
-    pub(super) fn exposed(&self, rank: u32) -> RemoteRegion {
-        RemoteRegion {
-            address: self.columns.base.get(rank),
-            len: self.columns.size.get(rank),
-            rkey: self.columns.rkey.get(rank),
-        }
+    /// The memory in which the block of a rank stands, and where in it.
+    pub(crate) fn block_of(&self, rank: u32) -> Result<(Arc<RemoteMemory>, u64)> {
+        let peer = self.team.connect_to(rank)?;
+        peer.block_in(self.atomic_domain(), self.parts.blocks.get(rank))
     }
 
     fn find_route(&self, rank: u32) -> Result<Route> {
-        let columns = &self.columns;
         let peer = self.team.connect_to(rank)?;
-        let exposed = self.exposed(rank);
-        let (control, block) = peer.block_in(self.atomic_domain(), columns.block.get(rank))?;
+        let (control, block) = self.block_of(rank)?;
+        let entry = self.read_entry(rank, &control, block)?;
+        let exposed = entry.exposed();
         let mut route = Route {
             endpoint: peer.endpoint().clone(),
+            entry,
             region: exposed,
             size: exposed.len,
             lock: control.word(block + LOCK_AT),
@@ -135,7 +134,6 @@ impl<'w> OnTarget<'w> {
         if let Some(route) = target.route() {
             return Ok(route);
         }
-        let unit = window.columns.unit.get(aim.rank);
         let found = window.find_route(aim.rank);
         let route = found.map_err(|error| window.team.blame(aim.operation, aim.rank, error))?;
         let reach = match &window.counters {
@@ -147,6 +145,6 @@ impl<'w> OnTarget<'w> {
         let atomic = window.is_segment() || route.endpoint.has_atomics(&route.region);
         let widths = window.atomic_widths.where_atomic(atomic);
         window.targets.note_used(aim.rank);
-        Ok(target.set_route(route, reach, unit, widths))
+        Ok(target.set_route(route, reach, widths))
     }
 }

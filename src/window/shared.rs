@@ -167,34 +167,31 @@ impl Window {
             };
             return Err(Error::new(operation, misuse));
         }
-        let first = || (0..self.ranks()).find(|&rank| self.columns.size.get(rank) > 0);
+        let first = || Some(self.parts.sizes.other_than(0)?.0);
         let rank = rank.or_else(first).unwrap_or(0);
         self.team.check_rank(operation, rank)?;
+        if rank == self.rank() {
+            let part = SharedPart {
+                base: self.base,
+                size: self.size(),
+                disp_unit: self.disp_unit(),
+            };
+            return Ok((part, None));
+        }
+        let route = self.on(Aim::new(operation, rank)).route()?;
         let mut handed_out = None;
         let mut part = SharedPart {
-            base: ptr::null_mut(),
-            size: self.columns.size.get(rank),
-            disp_unit: self.columns.unit.get(rank),
+            base: route.mapped.base,
+            size: route.size,
+            disp_unit: route.entry.unit,
         };
-        if rank == self.rank() {
-            part.base = self.base;
-        } else if let Some(WindowMemory::Segment(segment)) = &self.memory {
-            match segment.part(&self.exposed(rank)) {
-                Some(reach) => part.base = reach.base,
-                None => part.size = 0,
-            }
-        } else if part.size > 0 {
-            let reach = self.on(Aim::new(operation, rank)).route()?.mapped;
-            match reach.len < part.size {
-                true => part.size = 0,
-                false => {
-                    part.base = reach.base;
-                    if self.flavor != Flavor::Shared {
-                        self.give_away(rank);
-                        handed_out = Some(rank);
-                    }
-                }
-            }
+        if self.is_segment() {
+            // Between its neighbours' also where it has no bytes.
+        } else if route.size == 0 || route.mapped.len < route.size {
+            (part.base, part.size) = (ptr::null_mut(), 0);
+        } else if self.flavor != Flavor::Shared {
+            self.give_away(rank);
+            handed_out = Some(rank);
         }
         Ok((part, handed_out))
     }

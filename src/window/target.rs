@@ -8,6 +8,7 @@ use bytemuck::Zeroable;
 use rdma_sys_shim::{Endpoint, Mapping, RemoteRegion};
 
 use super::dynamic::RegionCache;
+use super::entry::Entry;
 use super::epochs::TargetEpoch;
 use super::unflushed::{LastPosted, Stored};
 use crate::datatype::{AtomicWidths, Span};
@@ -45,6 +46,8 @@ const _: () = assert!(size_of::<Target>() == 64, "indexing by a shift");
 /// The ways to a target that are found once and kept until the window is freed.
 pub(crate) struct Route {
     pub(crate) endpoint: Arc<dyn Endpoint>,
+    /// What the target says of its part.
+    pub(super) entry: Entry,
     pub(crate) region: RemoteRegion,
     pub(crate) size: u64,
     pub(crate) lock: RemoteWord,
@@ -131,21 +134,21 @@ impl Target {
 
     /// Publishes the ways to this target. The window takes them back with `take_route`.
     /// `reach` stays mapped as long as the route is kept.
-    pub(crate) fn set_route(
-        &self,
-        route: Route,
-        reach: Reach,
-        unit: u64,
-        widths: AtomicWidths,
-    ) -> &Route {
+    pub(crate) fn set_route(&self, route: Route, reach: Reach, widths: AtomicWidths) -> &Route {
         self.base.store(reach.base, Ordering::Relaxed);
         self.span.store(reach.len, Ordering::Relaxed);
-        self.unit.store(unit, Ordering::Relaxed);
+        self.unit.store(route.entry.unit, Ordering::Relaxed);
         self.widths.store(widths.bits(), Ordering::Relaxed);
         let route = Box::into_raw(Box::new(route));
         self.route.store(route, Ordering::Release);
         // SAFETY: just made from a box.
         unsafe { &*route }
+    }
+
+    /// Whether it is known to have this notification counter.
+    #[inline]
+    pub(crate) fn has_counter(&self, counter: u32) -> bool {
+        (self.route()).is_some_and(|route| u64::from(counter) < route.entry.counters)
     }
 
     pub(crate) fn take_route(&mut self) -> Option<Box<Route>> {

@@ -16,6 +16,8 @@ pub(crate) const CASES: &[Case] = cases!["create":
     over_a_static @ [2],
     with_size_zero @ [1, 3],
     with_sizes_and_units_that_differ @ [3],
+    parts_that_differ_can_be_asked_for_until_the_window_is_freed @ [3],
+    with_blocks_at_different_places @ [3],
     aligned_as_the_hint_says @ [2],
     two_windows_on_one_memory @ [2, 3],
     a_window_over_part_of_another @ [2],
@@ -203,6 +205,57 @@ fn with_sizes_and_units_that_differ(job: &Job) -> Outcome {
         check!(window.bytes() == wanted, "{memory:?}");
         window.close()?;
     }
+    Ok(())
+}
+
+/// Whatever the hints: a rank that is free to go on must not take away what others still ask for.
+fn parts_that_differ_can_be_asked_for_until_the_window_is_freed(job: &Job) -> Outcome {
+    let world = job.world();
+    let rank = world.rank();
+    let (size, unit) = (
+        |rank: u32| 100 * rank as usize,
+        |rank: u32| u64::from(rank) + 1,
+    );
+    for hint in ["true", "false"] {
+        let info = Info::new().with("no_locks", hint);
+        for _ in 0..50 {
+            let window =
+                Exposed::over(job, world, Memory::Allocate, size(rank), unit(rank), &info)?;
+            window.fence(Assert::NONE)?;
+            window.fence(Assert::NO_SUCCEED)?;
+            // The others are not slower than the last rank, which asks them before any access.
+            if rank == 2 {
+                std::thread::yield_now();
+            }
+            for target in 0..3 {
+                check_eq!(window.size_of(target)?, size(target) as u64);
+                check_eq!(window.disp_unit_of(target)?, unit(target));
+            }
+            window.close()?;
+        }
+    }
+    Ok(())
+}
+
+/// Each rank has another number of windows of its own, so that those of all stand behind them.
+fn with_blocks_at_different_places(job: &Job) -> Outcome {
+    let alone = job.alone()?;
+    let own = |_| Window::allocate(&alone, 8, 1, &Info::new());
+    let own = (0..job.world().rank())
+        .map(own)
+        .collect::<Result<Vec<_>, _>>()?;
+    for memory in MEMORIES {
+        let window = Exposed::open(job, memory, 1000, 1)?;
+        ring(&window, 1000, 3)?;
+        let target = (window.rank() + 1) % window.ranks();
+        window.lock(LockKind::Exclusive, target, Assert::NONE)?;
+        put(&window, &[7], target, 0)?;
+        window.unlock(target)?;
+        window.fence(Assert::NONE)?;
+        check_eq!(window.bytes()[0], 7);
+        window.close()?;
+    }
+    own.into_iter().try_for_each(Window::free)?;
     Ok(())
 }
 
