@@ -71,7 +71,7 @@ mod window;
 
 pub use comm::{Communicator, Comparison, Grid, Group, IntoRank, IntoTarget, block};
 pub use datatype::{Accumulate, Atomic, BasicType, Complex, Element, Op, Reduce, ValueIndex};
-pub use diagnostics::{Accesses, OperationKind, Statistics, TargetKind, Waits};
+pub use diagnostics::{Accesses, OperationKind, Sent, Statistics, TargetKind, Traffic, Waits};
 pub use error::{
     AbortCause, DatatypeMisuse, EpochState, Error, ErrorClass, ErrorKind, Misuse, PeerError,
     Result, SystemError,

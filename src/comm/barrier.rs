@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::team::{Rings, Team};
+use crate::diagnostics;
 use crate::error::{Error, Misuse, Result};
 use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, LINE, LocalWord};
@@ -174,9 +175,22 @@ impl Barrier {
             tag,
             check,
         };
-        match protocol::pass(&passing, epoch, tag.code())? {
+        let passed = protocol::pass(&passing, epoch, tag.code());
+        if diagnostics::counts_traffic() {
+            self.count_flags();
+        }
+        match passed? {
             None => Ok(()),
             Some(mismatched) => Err(mismatched),
+        }
+    }
+
+    /// Counts what one barrier has told others.
+    #[cold]
+    fn count_flags(&self) {
+        let ways = self.steps.iter().filter_map(|(_, ways)| ways.get());
+        for signal in ways.filter_map(|ways| ways.signal.as_ref()) {
+            diagnostics::note_flag(signal.is_stored_here());
         }
     }
 

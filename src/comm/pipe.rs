@@ -127,6 +127,12 @@ impl Pipe {
         Ok(len as usize)
     }
 
+    /// Whether what is sent is stored in mapped memory, once something was.
+    pub(super) fn sends_here(&self) -> bool {
+        let outlet = self.outlet.as_ref();
+        outlet.is_some_and(|outlet| outlet.written.is_stored_here())
+    }
+
     /// Where in the block our receiver's last word about what we sent arrives, and which it is.
     pub(super) fn last_word(&self) -> (u64, u64) {
         (self.at + READ_AT, self.sent - self.sent % STEP)

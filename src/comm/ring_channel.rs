@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::collective::Core;
 use super::pipe::{PIPE_BYTES, Pipe};
 use super::ring::Ring;
+use crate::diagnostics;
 use crate::error::{Error, PeerError, Result, SystemError};
 use crate::liveness::Awaited;
 use crate::memory::control::ControlBlock;
@@ -196,9 +197,16 @@ impl InRingChannel<'_> {
                 patience.wait(moves, &check)?;
             }
             if last == Step::Done {
-                return Ok(());
+                break;
             }
         }
+        if let Some((header, bytes)) = message
+            && diagnostics::counts_traffic()
+        {
+            let bytes = header.len() + bytes.len();
+            diagnostics::note_message(pipe.sends_here(), bytes as u64);
+        }
+        Ok(())
     }
 }
 

@@ -11,6 +11,7 @@ mod settings;
 mod sink;
 mod statistics;
 mod trace;
+mod traffic;
 
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -22,6 +23,8 @@ pub(crate) use counters::{Counters, TracedEpoch};
 use rdma_sys_shim::Assist;
 use settings::Settings;
 pub use statistics::{Accesses, OperationKind, Statistics, TargetKind, Waits};
+pub use traffic::{Sent, Traffic, count_traffic, traffic};
+pub(crate) use traffic::{counts_traffic, note_flag, note_message};
 
 /// The environment variable that says what is logged.
 const VARIABLE: &str = "TRANSOM_LOG";
@@ -75,6 +78,7 @@ pub(crate) fn joined(rank: u32, speaks: bool, job: u64) {
     if settings.report {
         REPORTS.store(true, Ordering::Relaxed);
         count_waits();
+        count_traffic();
     }
     let mut traced = false;
     if let Some(path) = &settings.trace {
@@ -108,6 +112,7 @@ pub(crate) fn leaving() {
             &counters::all(),
             call::ELSEWHERE.waits(),
             served,
+            &traffic(),
         ));
     }
 }

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use super::statistics::{Statistics, Waits};
+use rdma_sys_shim::Via;
+
+use super::statistics::{Statistics, TargetKind, Waits};
+use super::traffic::Traffic;
 
 /// What each column says: the window, what was done there, to whose memory, which way, and how much.
 const HEAD: [&str; 6] = ["window", "operation", "target", "way", "count", "bytes"];
@@ -16,6 +19,7 @@ pub(super) fn table(
     windows: &[(String, Statistics)],
     elsewhere: Waits,
     served: u64,
+    traffic: &Traffic,
 ) -> String {
     let mut rows = vec![HEAD.map(str::to_owned)];
     for (title, counted) in windows {
@@ -35,6 +39,7 @@ pub(super) fn table(
     }
     rows.extend(plain("none", &waits(elsewhere), elsewhere.count));
     rows.extend(plain("none", "served for others", served));
+    rows.extend(sent(traffic));
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
         cells.max().unwrap_or(0)
@@ -59,6 +64,27 @@ fn plain(title: &str, what: &str, count: u64) -> Option<[String; HEAD.len()]> {
     (count > 0).then(|| cells.map(str::to_owned))
 }
 
+/// What collective calls, post and complete have sent.
+fn sent(traffic: &Traffic) -> impl Iterator<Item = [String; HEAD.len()]> + use<> {
+    let ways = [(Via::Mapped, traffic.mapped), (Via::Device, traffic.device)];
+    ways.into_iter().flat_map(|(via, sent)| {
+        let row = |what: &str, count: u64, bytes: u64| {
+            let cells = [
+                "none".to_owned(),
+                what.to_owned(),
+                TargetKind::Other.to_string(),
+                via.to_string(),
+                count.to_string(),
+                bytes.to_string(),
+            ];
+            (count > 0).then_some(cells)
+        };
+        let flags = row("flags", sent.flags, 8 * sent.flags);
+        let messages = row("messages", sent.messages, sent.bytes);
+        [flags, messages].into_iter().flatten()
+    })
+}
+
 fn waits(all: Waits) -> String {
     format!("waits, {}", span(all.time))
 }
@@ -75,8 +101,6 @@ fn span(time: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use rdma_sys_shim::Via;
-
     use super::*;
     use crate::diagnostics::statistics::{Accesses, OperationKind, TargetKind};
 
@@ -119,8 +143,13 @@ mod tests {
 [12] 1 allocate \"té\"  waits, 1.5 ms                          4
 [12] none             waits, 2.5 us                          1
 [12] none             served for others                      7
+[12] none             flags              other   mapped     12     96
+[12] none             messages           other   device      1     80
 ";
-        assert_eq!(table(12, &windows, elsewhere, 7), expected);
+        let mut traffic = Traffic::default();
+        traffic.mapped.flags = 12;
+        (traffic.device.messages, traffic.device.bytes) = (1, 80);
+        assert_eq!(table(12, &windows, elsewhere, 7, &traffic), expected);
     }
 
     #[test]

@@ -23,6 +23,7 @@
 //!   forgotten ([`unlock_everything`], [`quiesce`], [`give_up`]), and a window's memory at its last moment
 //!   ([`free_with`]), or attributes that somebody else keeps ([`try_free_after`]).
 //! - **Quick calls**: [`at_once`] has the frequent case of each call, and says where more has to be done.
+//! - **What collective calls send** to other ranks: [`count_traffic`], [`traffic`].
 //! - **The log** on standard error: [`log_to_stderr`].
 //! - **Errors**: [`error`] makes one; [`Error::class`](crate::Error::class) is MPI's.
 //!
@@ -83,6 +84,7 @@ pub use window::{
 
 pub use crate::access::{accumulate_row, get_row, put_notify_row, put_row, rget_row, rput_row};
 pub use crate::datatype::Row;
+pub use crate::diagnostics::{count_traffic, traffic};
 pub use crate::sync::{check_groups, free_with, quiesce, try_free_after, unlock_everything};
 pub use crate::terms::Aim;
 pub use crate::window::{aligned_for, create_copied};

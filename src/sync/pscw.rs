@@ -14,14 +14,14 @@ use std::sync::atomic::{Ordering, fence};
 use super::Assert;
 use super::flush::behind_gets;
 use crate::comm::Group;
-use crate::diagnostics::TracedEpoch;
+use crate::diagnostics::{self, TracedEpoch};
 use crate::error::{EpochState, Error, ErrorKind, Misuse, Result};
 use crate::liveness::Awaited;
 use crate::peers::not_forked;
 use crate::terms::Aim;
 use crate::wait::Verdict;
 use crate::window::contacts::ContactThere;
-use crate::window::pairs::Pair;
+use crate::window::pairs::{Pair, Roll};
 use crate::window::{Mode, OnTarget, Window};
 
 impl Window {
@@ -57,6 +57,7 @@ impl Window {
             let told = told.and_then(|pair| pair.post(|| self.find_there(aim, pair)));
             told.map_err(|error| aim.aside(|aim| self.give_up(self.failed(aim, error))))?;
         }
+        self.count_flags(origins);
         self.count_by(|counters| counters.begin_epoch(TracedEpoch::Post));
         Ok(())
     }
@@ -139,6 +140,7 @@ impl Window {
                 result = result.and(self.on(Aim::new(OPERATION, rank)).flush_locally());
             }
         }
+        self.count_flags(targets);
         for rank in targets.iter() {
             epochs.let_go(self.targets[rank as usize].epoch());
         }
@@ -191,6 +193,17 @@ impl Window {
             self.count_by(|counters| counters.end_epoch(TracedEpoch::Post));
         }
         Ok(closed)
+    }
+
+    /// Counts a flag for each of these ranks that has a contact, where somebody wants to know.
+    #[inline]
+    fn count_flags(&self, roll: &Roll) {
+        if diagnostics::counts_traffic() {
+            let pairs = roll.iter().filter_map(|rank| self.pairs.known(rank));
+            for there in pairs.filter_map(Pair::there) {
+                diagnostics::note_flag(there.is_completed_here());
+            }
+        }
     }
 
     /// Fails if this rank itself has not posted to itself, and no other thread can do that.

@@ -641,7 +641,7 @@ fn is_running(pid: i32) -> bool {
 }
 
 #[test]
-fn verbose_tells_by_which_addresses_ranks_reach_each_other_by_tcp() {
+fn verbose_tells_what_ranks_have_sent_and_by_which_addresses_of_tcp() {
     let args = "bench --verbose --quick -n 2 --window allocate --op put --sizes 8 --device";
     let said = |device| {
         let mut command = transom(&args.split(' ').chain([device]).collect::<Vec<_>>());
@@ -658,7 +658,20 @@ fn verbose_tells_by_which_addresses_ranks_reach_each_other_by_tcp() {
         assert_ne!(port.parse::<u16>().unwrap(), 0);
         assert_eq!(rest, "of lo: 127.0.0.1/8; has reached others at 127.0.0.1");
     }
-    assert!(!said("soft").contains("listens"));
+    let on_one_host = said("soft");
+    assert!(!on_one_host.contains("listens"));
+    for (text, way) in [(text, "by the device"), (on_one_host, "in mapped memory")] {
+        for rank in 0..2 {
+            let start = format!("rank {rank}: sent ");
+            let line = text.lines().find(|line| line.starts_with(&start));
+            let sent = &line.unwrap_or_else(|| panic!("{text}"))[start.len()..];
+            let (flags, rest) = sent.split_once(" flags and ").unwrap();
+            let (messages, rest) = rest.split_once(" messages of ").unwrap();
+            let numbers = [flags, messages].map(|number| number.parse::<u64>().unwrap());
+            assert!(numbers.iter().all(|&number| number > 3), "{sent}");
+            assert!(rest.ends_with(&format!(" bytes {way}")), "{sent}");
+        }
+    }
 }
 
 #[test]

@@ -104,9 +104,9 @@ pub(in crate::cli) struct Args {
     #[arg(long)]
     pub(super) quick: bool,
 
-    /// Also print iterations, repetitions, the range of their results, what an RDMA device holds for
-    /// each rank (registered bytes, queue pairs, queue entries), and by which addresses of TCP each is
-    /// reached and has reached others
+    /// Also print iterations, repetitions, the range of their results, what each rank has sent in collective
+    /// calls, what an RDMA device holds for it (registered bytes, queue pairs, queue entries), and by which
+    /// addresses of TCP it is reached and has reached others
     #[arg(long, short)]
     pub(super) verbose: bool,
 }

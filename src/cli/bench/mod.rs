@@ -30,7 +30,8 @@ use std::process::ExitCode;
 use rdma_sys_shim::Surroundings;
 use transom::devices::REGISTRY;
 use transom::launcher::{Launch, is_launched};
-use transom::{ErrorKind, Job, PeerError, ThreadLevel};
+use transom::lower::{count_traffic, traffic};
+use transom::{ErrorKind, Job, PeerError, ThreadLevel, Traffic};
 
 use super::{BindToArg, DEVICE};
 pub(super) use args::Args;
@@ -90,6 +91,9 @@ fn take_part(plan: &Plan<'_>) -> Result<ExitCode> {
     if let Some(device) = &plan.args.device {
         // SAFETY: the process has one thread so far, so nobody reads the environment meanwhile.
         unsafe { env::set_var(DEVICE, device) };
+    }
+    if plan.args.verbose {
+        count_traffic();
     }
     // As MPI_Init, which the programs that this is compared with call.
     let job = Job::init_thread(ThreadLevel::Serialized)?;
@@ -165,10 +169,31 @@ fn measure(plan: &Plan<'_>, job: &Job) -> Result<()> {
         Some(selected) => selected::run(&mut bench, plan.args.window, selected)?,
     }
     if plan.args.verbose {
+        note_traffic(&mut bench, job)?;
         note_usage(&mut bench, job)?;
         note_addresses(&mut bench, job)?;
     }
     bench.finish()
+}
+
+/// Says what each rank has sent in collective calls, post and complete until now.
+fn note_traffic(bench: &mut Bench<'_>, job: &Job) -> Result<()> {
+    let Traffic { mapped, device, .. } = traffic();
+    let mine = [mapped, device].map(|way| [way.flags, way.messages, way.bytes]);
+    let all = job.world().gather(mine.as_flattened(), 0)?;
+    let ways = |of_rank: &[u64]| {
+        let names = ["in mapped memory", "by the device"];
+        let ways = of_rank.chunks_exact(3).zip(names);
+        let used = ways.filter(|(way, _)| way[0] + way[1] > 0);
+        let texts = used.map(|(way, name)| {
+            let [flags, messages, bytes] = [way[0], way[1], way[2]];
+            format!("{flags} flags and {messages} messages of {bytes} bytes {name}")
+        });
+        texts.collect::<Vec<_>>().join(", ")
+    };
+    let of_ranks = all.chunks_exact(6).enumerate();
+    let lines = of_ranks.map(|(rank, of_rank)| format!("rank {rank}: sent {}", ways(of_rank)));
+    bench.note(&lines.collect::<Vec<_>>().join("\n"))
 }
 
 /// What a rank takes from a device.

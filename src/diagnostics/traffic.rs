@@ -1,0 +1,90 @@
+//! What this process has sent to others in collective calls, post and complete. Counted only where somebody wants to know.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// What a process has sent to other ranks in calls that are not about the data of windows: in collective calls of
+/// communicators and windows, in post and in complete.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Traffic {
+    /// Through memory of the other rank that this one maps.
+    pub mapped: Sent,
+    /// Through the device.
+    pub device: Sent,
+}
+
+/// How much was sent one way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Sent {
+    /// Words that were stored: that this rank has come to a barrier, has posted, or is complete.
+    pub flags: u64,
+    /// Messages of collectives.
+    pub messages: u64,
+    /// Bytes of these, with what says how long each is.
+    pub bytes: u64,
+}
+
+/// One way.
+struct Way {
+    flags: AtomicU64,
+    messages: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Way {
+    const fn new() -> Self {
+        Self {
+            flags: AtomicU64::new(0),
+            messages: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+        }
+    }
+
+    fn read(&self) -> Sent {
+        let read = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        Sent {
+            flags: read(&self.flags),
+            messages: read(&self.messages),
+            bytes: read(&self.bytes),
+        }
+    }
+}
+
+static IS_COUNTED: AtomicBool = AtomicBool::new(false);
+static MAPPED: Way = Way::new();
+static DEVICE: Way = Way::new();
+
+fn way(is_mapped: bool) -> &'static Way {
+    if is_mapped { &MAPPED } else { &DEVICE }
+}
+
+/// Local. Has this process count from now on what it sends in collective calls, post and complete. With `TRANSOM_REPORT`, it
+/// counts from the start.
+pub fn count_traffic() {
+    IS_COUNTED.store(true, Ordering::Relaxed);
+}
+
+/// Local. What was counted since [`count_traffic`].
+#[must_use]
+pub fn traffic() -> Traffic {
+    Traffic {
+        mapped: MAPPED.read(),
+        device: DEVICE.read(),
+    }
+}
+
+#[inline]
+pub(crate) fn counts_traffic() -> bool {
+    IS_COUNTED.load(Ordering::Relaxed)
+}
+
+pub(crate) fn note_flag(is_mapped: bool) {
+    way(is_mapped).flags.fetch_add(1, Ordering::Relaxed);
+}
+
+pub(crate) fn note_message(is_mapped: bool, bytes: u64) {
+    let way = way(is_mapped);
+    way.messages.fetch_add(1, Ordering::Relaxed);
+    way.bytes.fetch_add(bytes, Ordering::Relaxed);
+}
