@@ -61,6 +61,8 @@ mod job;
 mod liveness;
 pub mod lower;
 mod memory;
+#[doc(hidden)]
+pub mod model;
 mod peers;
 pub mod raw;
 mod sync;

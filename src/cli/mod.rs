@@ -7,7 +7,9 @@ mod doctor;
 mod environment;
 mod hints;
 mod man;
+mod model;
 mod mpi;
+mod picture;
 mod run;
 mod screen;
 mod spelling;
@@ -84,6 +86,7 @@ enum Command {
     Devices(devices::Args),
     #[command(after_help = environment::help("doctor"))]
     Doctor(doctor::Args),
+    Model(model::Args),
     #[command(after_help = environment::help("mpi"))]
     Mpi(mpi::Args),
     Completions(completions::Args),
@@ -122,6 +125,7 @@ pub(crate) fn main() -> ExitCode {
         Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::Devices(args)) => devices::run(&args),
         Some(Command::Doctor(args)) => doctor::run(&args),
+        Some(Command::Model(args)) => model::run(&args),
         Some(Command::Mpi(args)) => mpi::run(&args),
         Some(Command::Completions(args)) => completions::run(&args),
         Some(Command::Man(args)) => man::run(&args),

@@ -16,11 +16,22 @@ use crate::memory::remote::RemoteWord;
 use crate::memory::word::SharedWord;
 use crate::wait::Verdict;
 use protocol::{DISPUTED, Steps, epoch_of, flag, is_ahead};
-use steps::{Step, steps};
+pub(crate) use steps::Step;
+use steps::steps;
 
 /// Bytes of control block that a barrier of the team takes.
 pub(crate) fn barrier_bytes(team: &Rings) -> u64 {
-    u64::from(steps::flags(&team.all, team.by_host.as_deref())) * LINE
+    u64::from(barrier_flags(team)) * LINE
+}
+
+/// How many flags each rank of the team has for a barrier.
+pub(crate) fn barrier_flags(team: &Rings) -> u32 {
+    steps::flags(&team.all, team.by_host.as_deref())
+}
+
+/// The step of a number, counted from 0, in a barrier of the team; none behind the last. `turns`: as of [`Barrier::new`].
+pub(crate) fn barrier_step(team: &Rings, turns: bool, number: u32) -> Option<Step> {
+    steps::step(&team.all, team.by_host.as_deref(), turns, number)
 }
 
 /// For what a rank comes to a barrier.

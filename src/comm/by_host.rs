@@ -1,22 +1,32 @@
 //! A team whose ranks run on several hosts, with several on one: what all of them have to tell each other goes
 //! from the ranks of a host to the first of them, its leader, among the leaders, and back.
 
+use std::sync::Arc;
+
 use super::ring::Ring;
 use crate::peers::{Hosts, rounds};
 
 /// The hosts of a team, as one of its ranks sees them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ByHost {
+    order: Arc<Order>,
+    /// The ranks of this one's host, the leader first.
+    pub(super) here: Ring,
+    /// The leaders by host, if this rank is one.
+    pub(super) leaders: Option<Ring>,
+}
+
+/// The same for all ranks.
+#[derive(Debug)]
+struct Order {
     /// The host of each rank, numbered as they come.
     hosts: Box<[u32]>,
     /// All ranks, host by host; those of one host in order, so that the first one leads.
     ranks: Box<[u32]>,
     /// Where in `ranks` each host begins, and where the last one ends.
     starts: Box<[u32]>,
-    /// The ranks of this one's host, the leader first.
-    pub(super) here: Ring,
-    /// The leaders by host, if this rank is one.
-    pub(super) leaders: Option<Ring>,
+    /// The first of each host, as the very first sees them.
+    leaders: Ring,
     /// The most ranks on any host.
     most: u32,
 }
@@ -40,46 +50,90 @@ impl ByHost {
         if most == 1 {
             return None;
         }
-        let mine = hosts[rank as usize] as usize;
-        let here = &ranks[starts[mine] as usize..starts[mine + 1] as usize];
         let first_ranks = starts[..starts.len() - 1].iter();
         let leaders = first_ranks.map(|&start| ranks[start as usize]);
-        Some(Self {
-            here: Ring::of(here.to_vec(), rank)?,
-            leaders: Ring::of(leaders.collect(), rank),
+        let order = Order {
+            leaders: Ring::of(leaders.collect(), ranks[0])?,
             most,
             hosts,
             ranks: ranks.into(),
             starts: starts.into(),
-        })
+        };
+        Order::seen_by(&Arc::new(order), rank)
+    }
+
+    /// The same as another rank sees it.
+    pub(super) fn see_as(&mut self, rank: u32) {
+        match self.here.place_of(rank) {
+            Some(place) => {
+                self.here.place = place;
+                self.leaders = self.order.leaders_for(place, rank);
+            }
+            None => {
+                if let Some(seen) = Order::seen_by(&self.order, rank) {
+                    *self = seen;
+                }
+            }
+        }
+    }
+
+    /// How much memory it takes.
+    pub(super) fn bytes(&self) -> u64 {
+        let Order {
+            hosts,
+            ranks,
+            starts,
+            leaders,
+            ..
+        } = &*self.order;
+        let lists = [hosts, ranks, starts].map(|list| size_of_val(&**list) as u64);
+        lists.iter().sum::<u64>() + leaders.bytes() + self.here.bytes()
     }
 
     pub(super) fn host_of(&self, rank: u32) -> u32 {
-        self.hosts[rank as usize]
+        self.order.hosts[rank as usize]
     }
 
     /// All ranks, host by host; those of the host `last` behind the others.
     pub(super) fn ranks_by_host(&self, last: Option<u32>) -> impl Iterator<Item = usize> {
-        let start = |host: u32| self.starts[host as usize] as usize;
+        let start = |host: u32| self.order.starts[host as usize] as usize;
         let of_last = last.map_or(0..0, |host| start(host)..start(host + 1));
-        let (before, rest) = self.ranks.split_at(of_last.start);
+        let (before, rest) = self.order.ranks.split_at(of_last.start);
         let (of_last, behind) = rest.split_at(of_last.len());
         let all = before.iter().chain(behind).chain(of_last);
         all.map(|&rank| rank as usize)
     }
 
     pub(super) fn hosts(&self) -> u32 {
-        self.starts.len() as u32 - 1
+        self.order.leaders.size()
     }
 
     /// Rounds of an algorithm among the ranks of a host: on the host with most.
     pub(super) fn rounds_here(&self) -> u32 {
-        rounds(self.most)
+        rounds(self.order.most)
     }
 
     /// Rounds of an algorithm among the leaders.
     pub(super) fn rounds_of_leaders(&self) -> u32 {
         rounds(self.hosts())
+    }
+}
+
+impl Order {
+    fn seen_by(order: &Arc<Self>, rank: u32) -> Option<ByHost> {
+        let mine = order.hosts[rank as usize] as usize;
+        let here = &order.ranks[order.starts[mine] as usize..order.starts[mine + 1] as usize];
+        let here = Ring::of(here.to_vec(), rank)?;
+        Some(ByHost {
+            order: order.clone(),
+            leaders: order.leaders_for(here.place, rank),
+            here,
+        })
+    }
+
+    /// As `rank` sees them, which stands at `place` among the ranks of its host.
+    fn leaders_for(&self, place: u32, rank: u32) -> Option<Ring> {
+        (place == 0).then(|| self.leaders.at(self.hosts[rank as usize]))
     }
 }
 
@@ -118,6 +172,16 @@ pub(super) mod tests {
         assert!(third.leaders.is_none());
         let first = by_host(&[0, 1, 2, 0, 1, 2, 0], 1).unwrap().leaders.unwrap();
         assert_eq!((first.place, first.ahead(2)), (1, 0));
+        let mut seen = by_host(&[0, 1, 2, 0, 1, 2, 0], 0).unwrap();
+        for rank in [3, 1, 4, 6, 2, 0] {
+            seen.see_as(rank);
+            let own = by_host(&[0, 1, 2, 0, 1, 2, 0], rank).unwrap();
+            let view = |hosts: &ByHost| {
+                let places = [Some(&hosts.here), hosts.leaders.as_ref()];
+                places.map(|ring| ring.map(|ring| (ring.place, ring.rank_at(0), ring.size())))
+            };
+            assert_eq!(view(&seen), view(&own), "{rank}");
+        }
         assert_eq!(
             third.ranks_by_host(None).collect::<Vec<_>>(),
             [0, 3, 6, 1, 4, 2, 5]

@@ -6,7 +6,6 @@ use bytemuck::{Pod, Zeroable};
 
 use super::call::Call;
 use super::carrier::Carrier;
-use super::ring_channel::InRingChannel;
 use super::{Communicator, to_elements};
 use crate::datatype::Element;
 use crate::error::{Error, ErrorClass, Result};
@@ -21,6 +20,11 @@ struct Failed {
 
 const NO_RANK: u32 = u32::MAX;
 const VALUE_AT: usize = size_of::<Failed>();
+
+/// Bytes of what is sent to merge such values.
+pub(crate) const fn merge_bytes<T>() -> u64 {
+    (VALUE_AT + size_of::<T>()) as u64
+}
 
 /// What all ranks have, in a call that goes on.
 pub(crate) struct Merged<'c, T> {
@@ -110,23 +114,6 @@ fn merge_messages<T: Element>(held: &mut [u8], came: &[u8], merge: &impl Fn(T, T
     } else if held_failed.rank == NO_RANK {
         let value = merge(here, there);
         held[VALUE_AT..].copy_from_slice(bytemuck::bytes_of(&value));
-    }
-}
-
-impl InRingChannel<'_> {
-    /// Dissemination: after round k, each rank has what the 2^(k + 1) ranks up to itself had, some of it twice where
-    /// there are no more ranks.
-    pub(super) fn merge(
-        &mut self,
-        bytes: &mut [u8],
-        merge: &mut dyn FnMut(&mut [u8], &[u8]),
-    ) -> Result<()> {
-        let mut incoming = vec![0; bytes.len()];
-        for round in 0..self.ring().rounds() {
-            self.exchange(round, Some(bytes), Some(&mut incoming))?;
-            merge(bytes, &incoming);
-        }
-        Ok(())
     }
 }
 

@@ -17,6 +17,7 @@ mod ring;
 mod ring_channel;
 mod scan;
 mod scatter;
+mod schedule;
 mod split;
 mod team;
 #[cfg(all(test, not(loom)))]
@@ -32,9 +33,14 @@ pub use grid::{Grid, block};
 pub use group::{Comparison, Group};
 pub use rank::{IntoRank, IntoTarget};
 
-pub(crate) use barrier::{Barrier, Purpose, barrier_bytes};
-pub(crate) use merge::Merged;
+pub(crate) use barrier::{Barrier, Purpose, Step, barrier_bytes, barrier_flags, barrier_step};
+pub(crate) use merge::{Merged, merge_bytes};
+pub(crate) use pipe::{acknowledgement, piece};
+pub(crate) use ring::Ring;
+pub(crate) use ring_channel::HEADER;
+pub(crate) use schedule::{Algorithm, Among, Phase, Phases, Round};
 pub(crate) use team::{Rings, Team};
+pub(crate) use two_steps::block_bytes;
 
 use crate::datatype::{Element, Op, Reduce};
 use crate::error::{AbortCause, Error, ErrorClass, Misuse, PeerError, Result, SystemError};
@@ -47,7 +53,7 @@ use carrier::Carrier;
 use collective::BARRIER_AT;
 use over::Lent;
 use transom_launch::Allgather;
-use two_steps::{Engine, block_bytes};
+use two_steps::Engine;
 
 /// Bytes that the world communicator takes of every rank's control region: the same for each.
 pub(crate) fn world_block_bytes(size: u32, hosts: &Hosts) -> u64 {

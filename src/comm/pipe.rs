@@ -22,6 +22,18 @@ const WRITTEN_AT: u64 = 0;
 const READ_AT: u64 = LINE;
 const RINGS_AT: u64 = 2 * LINE;
 
+/// How many of `len` bytes a sender writes at once, behind the `sent` first ones, of which its receiver has read `read`. None:
+/// that cannot be.
+pub(crate) fn piece(sent: u64, read: u64, len: u64) -> Option<u64> {
+    let room = RING.checked_sub(sent.checked_sub(read)?)?;
+    Some(len.min(room).min(RING - sent % RING))
+}
+
+/// What a receiver of `received` bytes says that it has read, if it is time: it said `acknowledged` last.
+pub(crate) fn acknowledgement(received: u64, acknowledged: u64) -> Option<u64> {
+    (received - acknowledged >= STEP).then(|| received - received % STEP)
+}
+
 /// This rank's ends of two streams: out to `to`, in from `from`.
 pub(crate) struct Pipe {
     pub(crate) to: u32,
@@ -67,16 +79,11 @@ impl Pipe {
         bytes: &[u8],
     ) -> Result<usize> {
         let read = self.block.word(self.at + READ_AT).load(Ordering::Acquire);
-        let room = self
-            .sent
-            .checked_sub(read)
-            .and_then(|unread| RING.checked_sub(unread))
-            .ok_or_else(|| garbled(self.to))?;
-        let start = self.sent % RING;
-        let len = (bytes.len() as u64).min(room).min(RING - start);
+        let len = piece(self.sent, read, bytes.len() as u64).ok_or_else(|| garbled(self.to))?;
         if len == 0 {
             return Ok(0);
         }
+        let start = self.sent % RING;
         let outlet = match &mut self.outlet {
             Some(outlet) => outlet,
             none => {
@@ -117,8 +124,8 @@ impl Pipe {
         let ring = self.at + RINGS_AT;
         self.block.read(ring + start, &mut bytes[..len as usize]);
         self.received += len;
-        if self.received - self.acknowledged >= STEP {
-            match self.acknowledge(team, blocks) {
+        if let Some(read) = acknowledgement(self.received, self.acknowledged) {
+            match self.acknowledge(team, blocks, read) {
                 // A sender that is gone has sent all that it meant to.
                 Err(error) if error.is_absence() => {}
                 other => other?,
@@ -138,7 +145,7 @@ impl Pipe {
         (self.at + READ_AT, self.sent - self.sent % STEP)
     }
 
-    fn acknowledge(&mut self, team: &Team, blocks: &Column<u64>) -> Result<()> {
+    fn acknowledge(&mut self, team: &Team, blocks: &Column<u64>, read: u64) -> Result<()> {
         let inlet = match &self.inlet {
             Some(inlet) => inlet,
             None => {
@@ -146,7 +153,6 @@ impl Pipe {
                 self.inlet.insert(word)
             }
         };
-        let read = self.received - self.received % STEP;
         self.acknowledged = read;
         inlet.store(read)?;
         Ok(())

@@ -28,14 +28,20 @@ impl Ring {
         Some(Self { members, place })
     }
 
+    /// As the rank at `place` sees them, which is less than the size.
+    pub(super) fn at(&self, place: u32) -> Self {
+        let members = self.members.clone();
+        Self { members, place }
+    }
+
     #[inline]
-    pub(super) fn size(&self) -> u32 {
+    pub(crate) fn size(&self) -> u32 {
         self.members.len() as u32
     }
 
     /// The rank at `place`, which is less than the size.
     #[inline]
-    pub(super) fn rank_at(&self, place: u32) -> u32 {
+    pub(crate) fn rank_at(&self, place: u32) -> u32 {
         self.members[place as usize]
     }
 
@@ -46,8 +52,13 @@ impl Ring {
     }
 
     /// Rounds of an algorithm of ceil(log2(size)) steps.
-    pub(super) fn rounds(&self) -> u32 {
+    pub(crate) fn rounds(&self) -> u32 {
         rounds(self.size())
+    }
+
+    /// How much memory its members take.
+    pub(super) fn bytes(&self) -> u64 {
+        size_of_val(&*self.members) as u64
     }
 
     /// The rank `distance` further on, around the ring.

@@ -59,7 +59,8 @@ pub(super) struct InRingChannel<'e> {
     channel: &'e mut RingChannel,
 }
 
-const HEADER: usize = 16;
+/// What goes ahead of the bytes of a message.
+pub(crate) const HEADER: usize = 16;
 
 /// How far an exchange has come.
 #[derive(Clone, Copy, PartialEq, Eq)]

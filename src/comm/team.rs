@@ -25,7 +25,7 @@ pub(crate) struct Team {
 }
 
 /// Where the ranks of a team stand when they all have to tell each other something.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Rings {
     /// Whether they all run on one host, as far as that is known.
     pub(crate) one_host: bool,
@@ -46,6 +46,25 @@ impl Rings {
             one_host: of_members.is_one(),
             all: Ring::all(size, rank),
             by_host: ByHost::new(&of_members, size, rank).map(Arc::new),
+        }
+    }
+
+    /// Whether what all have to tell each other goes by hosts.
+    pub(crate) fn is_by_host(&self) -> bool {
+        self.by_host.is_some()
+    }
+
+    /// How much memory they take.
+    pub(crate) fn bytes(&self) -> u64 {
+        let by_host = self.by_host.as_ref();
+        self.all.bytes() + by_host.map_or(0, |hosts| hosts.bytes())
+    }
+
+    /// The same as another rank sees it.
+    pub(crate) fn see_as(&mut self, rank: u32) {
+        self.all.place = rank;
+        if let Some(hosts) = &mut self.by_host {
+            Arc::make_mut(hosts).see_as(rank);
         }
     }
 }

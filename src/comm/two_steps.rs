@@ -1,6 +1,8 @@
 //! The collectives over pipes: among all ranks at once, or where ranks share hosts in two steps, so that between hosts
 //! only their leaders exchange anything.
 
+use std::array::IntoIter;
+use std::iter::Flatten;
 use std::mem;
 use std::sync::Arc;
 
@@ -12,13 +14,11 @@ use super::call::Call;
 use super::carrier::Carrier;
 use super::collective::{BARRIER_AT, Core};
 use super::ring_channel::{InRingChannel, RingChannel, ring_channel_bytes};
+use super::schedule::{Algorithm, Among, LEADER, Phase, Phases};
 use super::team::{Rings, Team};
 use crate::error::Result;
 use crate::memory::columns::Column;
 use crate::memory::control::ControlBlock;
-
-/// The place of a leader among the ranks of its host.
-const LEADER: u32 = 0;
 
 /// Bytes of control block that a communicator takes, on each of its ranks.
 pub(crate) fn block_bytes(rings: &Rings) -> u64 {
@@ -68,6 +68,21 @@ impl Engine {
         self.here.with(&mut self.core)
     }
 
+    fn among(&mut self, among: Among) -> InRingChannel<'_> {
+        let channel = match among {
+            Among::Here => &mut self.here,
+            Among::Leaders => {
+                let leaders = self.leaders.as_mut();
+                leaders.expect("only a leader has phases among leaders")
+            }
+        };
+        channel.with(&mut self.core)
+    }
+
+    fn phases(&self, of: impl Fn(&Rings) -> Phases) -> Flatten<IntoIter<Option<Phase>, 3>> {
+        of(&self.core.team.rings).into_iter().flatten()
+    }
+
     /// Lengths by place here.
     fn lens_here(&self, lens: &[usize]) -> Vec<usize> {
         let ring = &self.here.ring;
@@ -84,21 +99,10 @@ impl Carrier for Engine {
     }
 
     fn bcast(&mut self, bytes: &mut [u8], root: u32) -> Result<()> {
-        let Some(hosts) = self.hosts.clone() else {
-            return self.here().bcast(bytes, root);
-        };
-        let of_root = hosts.host_of(root);
-        let place = self.here.ring.place_of(root);
-        if let Some(place) = place {
-            self.here().bcast(bytes, place)?;
+        for phase in self.phases(|rings| rings.bcast(root)) {
+            self.among(phase.among).bcast(bytes, phase.root)?;
         }
-        if let Some(leaders) = &mut self.leaders {
-            leaders.with(&mut self.core).bcast(bytes, of_root)?;
-        }
-        match place {
-            Some(_) => Ok(()),
-            None => self.here().bcast(bytes, LEADER),
-        }
+        Ok(())
     }
 
     fn gather(&mut self, mine: &[u8], lens: &[usize], root: u32) -> Result<Vec<u8>> {
@@ -106,25 +110,25 @@ impl Carrier for Engine {
             return self.here().gather(mine, lens, root);
         };
         let of_root = hosts.host_of(root);
-        let place = self.here.ring.place_of(root);
+        let is_here = self.here.ring.place_of(root).is_some();
         let mut lens_here = self.lens_here(lens);
-        let mut held = match place {
-            Some(_) => Vec::new(),
-            None => self.here().gather(mine, &lens_here, LEADER)?,
-        };
         let mut of_others = lens_of_hosts(&hosts, lens);
         of_others[of_root as usize] = 0;
-        if let Some(leaders) = &mut self.leaders {
-            let walk = &mut leaders.with(&mut self.core);
-            held = walk.gather(&held, &of_others, of_root)?;
+        if is_here {
+            // What comes from other hosts goes to the root as a part of its leader's.
+            lens_here[LEADER as usize] += of_others.iter().sum::<usize>();
         }
-        let Some(place) = place else {
-            return Ok(Vec::new());
-        };
-        // What comes from other hosts goes to the root as a part of its leader's.
-        lens_here[LEADER as usize] += of_others.iter().sum::<usize>();
-        held.extend(mine);
-        let held = self.here().gather(&held, &lens_here, place)?;
+        let mut held = if is_here { Vec::new() } else { mine.to_vec() };
+        for phase in self.phases(|rings| rings.gather(root)) {
+            let lens = match phase.among {
+                Among::Here => &lens_here,
+                Among::Leaders => &of_others,
+            };
+            if is_here && phase.among == Among::Here {
+                held.extend(mine);
+            }
+            held = self.among(phase.among).gather(&held, lens, phase.root)?;
+        }
         if self.core.team.rank != root {
             return Ok(Vec::new());
         }
@@ -135,15 +139,20 @@ impl Carrier for Engine {
         let Some(hosts) = self.hosts.clone() else {
             return self.here().allgather(mine, lens);
         };
-        let lens_here = self.lens_here(lens);
-        let held = self.here().gather(mine, &lens_here, LEADER)?;
-        let of_hosts = lens_of_hosts(&hosts, lens);
-        let mut all = match &mut self.leaders {
-            Some(leaders) => leaders.with(&mut self.core).allgather(&held, &of_hosts)?,
-            None => vec![0; lens.iter().sum()],
-        };
-        self.here().bcast(&mut all, LEADER)?;
-        Ok(in_order(&all, hosts.ranks_by_host(None), lens))
+        let (lens_here, of_hosts) = (self.lens_here(lens), lens_of_hosts(&hosts, lens));
+        let mut held = mine.to_vec();
+        for phase in self.phases(Rings::allgather) {
+            let mut channel = self.among(phase.among);
+            match phase.algorithm {
+                Algorithm::Gather => held = channel.gather(&held, &lens_here, phase.root)?,
+                Algorithm::Allgather => held = channel.allgather(&held, &of_hosts)?,
+                _ => {
+                    held.resize(lens.iter().sum(), 0);
+                    channel.bcast(&mut held, phase.root)?;
+                }
+            }
+        }
+        Ok(in_order(&held, hosts.ranks_by_host(None), lens))
     }
 
     /// What is for other hosts goes by the leaders.
@@ -167,30 +176,26 @@ impl Carrier for Engine {
         root: u32,
         combine: &mut dyn FnMut(&mut [u8], &[u8]),
     ) -> Result<()> {
-        let Some(hosts) = self.hosts.clone() else {
-            return self.here().reduce(bytes, root, combine);
-        };
-        let of_root = hosts.host_of(root);
-        self.here().reduce(bytes, LEADER, combine)?;
-        if let Some(leaders) = &mut self.leaders {
-            let walk = &mut leaders.with(&mut self.core);
-            walk.reduce(bytes, of_root, combine)?;
+        for phase in self.phases(|rings| rings.reduce(root)) {
+            let mut channel = self.among(phase.among);
+            match phase.algorithm {
+                Algorithm::Reduce => channel.reduce(bytes, phase.root, combine)?,
+                _ => channel.bcast(bytes, phase.root)?,
+            }
         }
-        match self.here.ring.place_of(root) {
-            None | Some(LEADER) => Ok(()),
-            Some(_) => self.here().bcast(bytes, LEADER),
-        }
+        Ok(())
     }
 
     fn merge(&mut self, bytes: &mut [u8], merge: &mut dyn FnMut(&mut [u8], &[u8])) -> Result<()> {
-        if self.hosts.is_none() {
-            return self.here().merge(bytes, merge);
+        for phase in self.phases(Rings::merge) {
+            let mut channel = self.among(phase.among);
+            match phase.algorithm {
+                Algorithm::Reduce => channel.reduce(bytes, phase.root, merge)?,
+                Algorithm::Merge => channel.merge(bytes, merge)?,
+                _ => channel.bcast(bytes, phase.root)?,
+            }
         }
-        self.here().reduce(bytes, LEADER, merge)?;
-        if let Some(leaders) = &mut self.leaders {
-            leaders.with(&mut self.core).merge(bytes, merge)?;
-        }
-        self.here().bcast(bytes, LEADER)
+        Ok(())
     }
 }
 

@@ -25,6 +25,19 @@ pub struct Sent {
     pub bytes: u64,
 }
 
+impl Sent {
+    /// Counts flags.
+    pub(crate) fn add_flags(&mut self, count: u64) {
+        self.flags += count;
+    }
+
+    /// Counts a message.
+    pub(crate) fn add_message(&mut self, bytes: u64) {
+        self.messages += 1;
+        self.bytes += bytes;
+    }
+}
+
 /// One way.
 struct Way {
     flags: AtomicU64,

@@ -17,7 +17,7 @@ pub(crate) const LINE: u64 = 64;
 
 const DEFAULT_BYTES: u64 = 16 << 20;
 /// The default where the device locks it into physical memory, of which users are allowed little.
-const PINNED_BYTES: u64 = 4 << 20;
+pub(crate) const PINNED_BYTES: u64 = 4 << 20;
 /// The default holds so many times what the world communicator takes, at the least.
 const COMMUNICATORS: u64 = 16;
 const VARIABLE: &str = "TRANSOM_CONTROL_BYTES";

@@ -27,6 +27,11 @@ impl<T> OnceTable<T> {
         }
     }
 
+    /// How much memory a table takes, once all of it is touched, without the values.
+    pub(crate) const fn bytes(ranks: u32) -> u64 {
+        ranks as u64 * size_of::<AtomicPtr<T>>() as u64 + RankSet::bytes(ranks)
+    }
+
     #[inline]
     pub(crate) fn get(&self, rank: u32) -> Option<&T> {
         // SAFETY: null, or set by `set` from a box that is kept as long as `self`.

@@ -22,6 +22,12 @@ impl RankSet {
         }
     }
 
+    /// How much memory a set takes, once all of it is touched.
+    pub(crate) const fn bytes(ranks: u32) -> u64 {
+        let words = ranks.div_ceil(BITS);
+        (words + words.div_ceil(BITS)) as u64 * size_of::<AtomicU64>() as u64
+    }
+
     /// Whoever learns by an acquire of what this thread does afterwards finds `rank` here.
     pub(crate) fn add(&self, rank: u32) {
         set(&self.ranks, rank);

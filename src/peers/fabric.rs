@@ -55,6 +55,11 @@ impl Fabric {
         Ok(fabric)
     }
 
+    /// How much memory its tables take, once all of it is touched, without what they hold.
+    pub(crate) const fn bytes(ranks: u32) -> u64 {
+        OnceTable::<String>::bytes(ranks) + OnceTable::<Peer>::bytes(ranks)
+    }
+
     /// What a rank published, if it is known here.
     pub(super) fn record(&self, rank: u32) -> Option<&str> {
         Some(self.records.get(rank)?)

@@ -18,7 +18,7 @@ use super::pairs::Pairs;
 use super::summary::{ABILITIES, Summary};
 use super::targets::Targets;
 use super::{Epochs, Info, RankParts, Window, WindowMemory};
-use crate::comm::{Barrier, Communicator, Merged, Team, barrier_bytes};
+use crate::comm::{Barrier, Communicator, Merged, Team, barrier_bytes, merge_bytes};
 use crate::datatype::AtomicWidths;
 use crate::diagnostics::{self, Counters};
 use crate::error::{AbortCause, Error, Misuse, PeerError, Result};
@@ -27,6 +27,9 @@ use crate::memory::control::{ControlBlock, may_be_block};
 use crate::memory::in_flight::{self, InFlightFlags};
 use crate::peers::not_forked;
 use crate::terms::Flavor;
+
+/// Bytes of what each rank sends of its part.
+pub(crate) const CREATE_BYTES: u64 = merge_bytes::<Summary>();
 
 /// Of the next window that this rank makes.
 static NEXT_NUMBER: AtomicU32 = AtomicU32::new(1);

@@ -47,12 +47,14 @@ pub use kind::MemoryModel;
 pub use progress::Progress;
 pub use shared::SharedPart;
 
+pub(crate) use create::CREATE_BYTES;
 pub(crate) use dynamic::{KeptMapped, RegionCache};
 pub(crate) use epochs::{Admission, Epochs, Held, Mode};
 pub(crate) use info::NOTIFICATION_COUNTERS;
-pub(crate) use layout::CALL_AT;
+pub(crate) use layout::{BlockLayout, CALL_AT};
 pub(crate) use on_target::OnTarget;
-pub(crate) use targets::held_locks;
+pub(crate) use pairs::PairTable;
+pub(crate) use targets::{Targets, held_locks};
 pub(crate) use unknown_hint::similar as similar_hint;
 
 use crate::comm::{Barrier, Team};
@@ -68,10 +70,8 @@ use crate::terms::{Aim, Flavor};
 use compared::Compared;
 use entry::Entry;
 use hints::Hints;
-use layout::BlockLayout;
 use pairs::Pairs;
 use target::Target;
-use targets::Targets;
 
 /// Memory of every rank of a communicator that the others put into, get from and accumulate on
 /// (MPI-4.1, chapter 12): the untyped, byte-addressed form, with every rule checked at run time.

@@ -75,6 +75,10 @@ impl Roll {
         }
     }
 
+    const fn bytes(most: u32) -> u64 {
+        most as u64 * size_of::<AtomicU32>() as u64
+    }
+
     #[inline]
     pub(crate) fn len(&self) -> u32 {
         self.len.load(Ordering::Relaxed)
@@ -322,6 +326,11 @@ impl Pairs {
 }
 
 impl PairTable {
+    /// How much memory a table takes, once all of it is touched, without the pairs.
+    pub(crate) const fn bytes(ranks: u32) -> u64 {
+        OnceTable::<Pair>::bytes(ranks) + 2 * Roll::bytes(ranks)
+    }
+
     /// The pair with a rank, made now if it was not before.
     pub(crate) fn pair_or(&self, rank: u32, make: impl FnOnce() -> Pair) -> &Pair {
         match self.pairs.get(rank) {

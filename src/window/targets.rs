@@ -41,6 +41,11 @@ impl Targets {
         Self { table, used }
     }
 
+    /// How much memory they take, once all of it is touched, without routes.
+    pub(crate) const fn bytes(ranks: u32) -> u64 {
+        ranks as u64 * size_of::<Target>() as u64 + RankSet::bytes(ranks)
+    }
+
     /// Notes that a target is about to be used: before its route is set, so that whoever knows the route finds it among the
     /// used ones.
     pub(super) fn note_used(&self, rank: u32) {

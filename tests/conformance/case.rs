@@ -118,6 +118,9 @@ impl Case {
 /// What each further case in one job may take on top.
 const FURTHER: Duration = Duration::from_secs(5);
 
+/// And each rank.
+const RANK: Duration = Duration::from_millis(100);
+
 /// Runs cases in one job over `device`, one after the other.
 pub(crate) fn launch_together(
     cases: &[Case],
@@ -125,7 +128,7 @@ pub(crate) fn launch_together(
     device: &str,
 ) -> Result<(), libtest_mimic::Failed> {
     let names: Vec<&str> = cases.iter().map(|case| case.name).collect();
-    let limit = job::LIMIT + FURTHER * (cases.len() as u32 - 1);
+    let limit = job::LIMIT + FURTHER * (cases.len() as u32 - 1) + RANK * ranks;
     let Launched { status, output, .. } =
         job::play_within(limit, ranks, device, Others::End, &names.join(" "));
     if status.is_some_and(|status| status.success()) {

@@ -42,6 +42,7 @@ mod pscw_cross_wait;
 mod pscw_misuse;
 mod put_get;
 mod refused;
+mod scale;
 mod shared;
 mod taken_away;
 mod threads;
@@ -97,9 +98,13 @@ fn cases(device: &str) -> Vec<Case> {
         attributes::CASES,
         hints::CASES,
         indexed::CASES,
+        scale::CASES,
     ]
     .concat();
     cases.extend(datatypes::cases());
+    if device == EVERYTHING {
+        cases.extend(scale::LARGE);
+    }
     if !is_adversarial(device) {
         cases.extend(create::REFUSED_AT_ONCE);
     }
@@ -149,6 +154,11 @@ fn main() {
         }
     }
     if environment::devices().is_none() {
+        for case in scale::LARGE {
+            let name = format!("soft/{}", case.name);
+            let large = Trial::test(name, move || case.launch("soft"));
+            suite.always(large.with_ignored_flag(true));
+        }
         let device = agent_atomics();
         let cases = cases(device);
         let some = ["lock/", "notify/", "atomics/"];

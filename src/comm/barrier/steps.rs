@@ -10,19 +10,20 @@
 
 use crate::comm::by_host::ByHost;
 use crate::comm::ring::Ring;
+use crate::peers::rounds;
 
 /// One step: this rank tells one other, and then hears of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Step {
-    pub(super) to: Option<Flag>,
-    pub(super) from: Option<Flag>,
+pub(crate) struct Step {
+    pub(crate) to: Option<Flag>,
+    pub(crate) from: Option<Flag>,
 }
 
 /// A flag in the block of the rank that is told: of the other rank of the step, and which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Flag {
-    pub(super) rank: u32,
-    pub(super) number: u32,
+pub(crate) struct Flag {
+    pub(crate) rank: u32,
+    pub(crate) number: u32,
 }
 
 fn flag(rank: u32, number: u32) -> Option<Flag> {
@@ -43,96 +44,106 @@ pub(super) fn flags(all: &Ring, by_host: Option<&ByHost>) -> u32 {
 
 /// The steps of the rank whose ring of all ranks this is. `oversubscribed`: all ranks know that they are.
 pub(super) fn steps(all: &Ring, by_host: Option<&ByHost>, oversubscribed: bool) -> Vec<Step> {
+    (0..)
+        .map_while(|number| step(all, by_host, oversubscribed, number))
+        .collect()
+}
+
+/// Its step of a number, counted from 0; none behind the last.
+pub(super) fn step(
+    all: &Ring,
+    by_host: Option<&ByHost>,
+    oversubscribed: bool,
+    number: u32,
+) -> Option<Step> {
     match by_host {
-        Some(hosts) => by_hosts(hosts),
-        None if oversubscribed => up_and_down(all),
-        None => around(all, 0),
+        Some(hosts) => by_hosts(hosts, number),
+        None if oversubscribed => up_and_down(all, number),
+        None => around(all, 0, number),
+    }
+}
+
+fn hear(rank: u32, number: u32) -> Step {
+    Step {
+        to: None,
+        from: flag(rank, number),
+    }
+}
+
+fn tell(rank: u32, number: u32) -> Step {
+    Step {
+        to: flag(rank, number),
+        from: None,
     }
 }
 
 /// A tree with the first rank at its root.
-fn up_and_down(all: &Ring) -> Vec<Step> {
+fn up_and_down(all: &Ring, number: u32) -> Option<Step> {
     // The first flag is that of who releases.
     let released = 0;
     let arrived = |place: u32| 1 + (place - 1) % BRANCHES;
     let (place, size) = (all.place, all.size());
     let first = (u64::from(place) * u64::from(BRANCHES) + 1).min(size.into()) as u32;
-    let below = first..size.min(first.saturating_add(BRANCHES));
-    let mut steps = Vec::new();
-    for child in below.clone() {
-        steps.push(Step {
-            to: None,
-            from: flag(all.rank_at(child), arrived(child)),
-        });
+    let below = size.min(first.saturating_add(BRANCHES)) - first;
+    if number < below {
+        let child = first + number;
+        return Some(hear(all.rank_at(child), arrived(child)));
     }
-    if place > 0 {
+    if place > 0 && number == below {
         let parent = all.rank_at((place - 1) / BRANCHES);
-        steps.push(Step {
+        return Some(Step {
             to: flag(parent, arrived(place)),
             from: flag(parent, released),
         });
     }
-    for child in below {
-        steps.push(Step {
-            to: flag(all.rank_at(child), released),
-            from: None,
-        });
-    }
-    steps
+    let behind = number - below - u32::from(place > 0);
+    (behind < below).then(|| tell(all.rank_at(first + behind), released))
 }
 
-fn by_hosts(hosts: &ByHost) -> Vec<Step> {
+fn by_hosts(hosts: &ByHost, number: u32) -> Option<Step> {
     let of_leaders = hosts.rounds_here();
     let released = of_leaders + hosts.rounds_of_leaders();
-    let (here, mut steps) = (&hosts.here, Vec::new());
+    let here = &hosts.here;
     // The children of this rank stand 2^0, 2^1, … 2^(below - 1) further on.
-    let below = match here.place {
+    let most = match here.place {
         0 => here.rounds(),
         place => place.trailing_zeros(),
     };
-    let child = |round: u32| {
-        let place = here.place + (1 << round);
-        (place < here.size()).then(|| here.rank_at(place))
-    };
-    for (round, child) in (0..below).filter_map(|round| Some((round, child(round)?))) {
-        steps.push(Step {
-            to: None,
-            from: flag(child, round),
-        });
+    let below = most.min(rounds(here.size() - here.place));
+    let child = |round: u32| here.rank_at(here.place + (1 << round));
+    if number < below {
+        return Some(hear(child(number), number));
     }
-    match &hosts.leaders {
-        Some(leaders) => steps.extend(around(leaders, of_leaders)),
-        None => {
-            let parent = here.rank_at(here.place - (1 << below));
-            steps.push(Step {
-                to: flag(parent, below),
-                from: flag(parent, released),
-            });
-        }
+    let among_leaders = hosts.leaders.as_ref().map_or(1, Ring::rounds);
+    let behind = number - below;
+    if behind < among_leaders {
+        return match &hosts.leaders {
+            Some(leaders) => around(leaders, of_leaders, behind),
+            None => {
+                let parent = here.rank_at(here.place - (1 << most));
+                Some(Step {
+                    to: flag(parent, most),
+                    from: flag(parent, released),
+                })
+            }
+        };
     }
-    for child in (0..below).rev().filter_map(child) {
-        steps.push(Step {
-            to: flag(child, released),
-            from: None,
-        });
-    }
-    steps
+    let round = below.checked_sub(behind - among_leaders + 1)?;
+    Some(tell(child(round), released))
 }
 
 /// Dissemination: in round r, tell the rank 2^r ahead and hear the rank 2^r back.
-fn around(ring: &Ring, first: u32) -> Vec<Step> {
-    let step = |round: u32| Step {
+fn around(ring: &Ring, first: u32, round: u32) -> Option<Step> {
+    (round < ring.rounds()).then(|| Step {
         to: flag(ring.ahead(1 << round), first + round),
         from: flag(ring.behind(1 << round), first + round),
-    };
-    (0..ring.rounds()).map(step).collect()
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::comm::by_host::tests::by_host;
-    use crate::peers::rounds;
 
     fn all_steps(hosts: &[u32]) -> Vec<Vec<Step>> {
         steps_of(hosts, false)

@@ -1,8 +1,6 @@
 //! Results as a picture: latency and bandwidth over size.
 
-mod draw;
 mod series;
-mod ticks;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
@@ -10,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::{BenchError, Result};
 use super::record::Record;
-use series::Picture;
+use crate::cli::picture::{Picture, svg};
 
 /// A run, or a file of runs, under its name.
 pub(super) type Source<'a> = (String, &'a [Record]);
@@ -32,7 +30,7 @@ impl PlotFile {
 
     pub(super) fn draw(&self, sources: &[Source<'_>]) -> Result<()> {
         let picture = Picture::of(sources)?;
-        let text = draw::svg(&picture).map_err(BenchError::Draw)?;
+        let text = svg(&picture).map_err(BenchError::Draw)?;
         let Self(path) = self;
         let write = || File::create(path)?.write_all(text.as_bytes());
         write().map_err(|source| BenchError::file(path, source))

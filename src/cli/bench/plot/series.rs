@@ -4,31 +4,10 @@ use super::super::engine::median;
 use super::super::error::{BenchError, Result};
 use super::super::record::{Metric, Record, Run, What, grouped, in_order};
 use super::Source;
+use crate::cli::picture::{Chart, Picture, Series, ticks};
 
 /// Nobody can tell more lines apart.
 const MOST: usize = 200;
-
-pub(super) struct Picture {
-    pub(super) title: String,
-    /// Host, version and date.
-    pub(super) below: String,
-    /// What was done, and how it was completed.
-    pub(super) operations: Vec<String>,
-    /// What the runs are called, if there are several.
-    pub(super) runs: Vec<String>,
-    pub(super) series: Vec<Series>,
-}
-
-/// One operation of one run on one kind of window.
-pub(super) struct Series {
-    /// Which of the picture's.
-    pub(super) operation: usize,
-    pub(super) run: usize,
-    /// Whether the windows are over the caller's memory.
-    pub(super) created: bool,
-    /// Bytes, and nanoseconds of one operation; by size.
-    pub(super) points: Vec<(f64, f64)>,
-}
 
 /// What the points of a series have in common: all repetitions of a line of a job are in one series.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,6 +22,21 @@ type Job = (usize, Run);
 
 /// Times by size; of each size one time for each repetition.
 type Times = Vec<(u64, Vec<f64>)>;
+
+const LATENCY: Chart = Chart {
+    across: "size of one operation (bytes)",
+    across_text: ticks::bytes,
+    up: "time of one operation",
+    up_text: ticks::time,
+    place: |point| point,
+};
+
+const BANDWIDTH: Chart = Chart {
+    up: "bandwidth (GB/s)",
+    up_text: ticks::plain,
+    place: |(size, nanoseconds)| (size, size / nanoseconds),
+    ..LATENCY
+};
 
 impl Picture {
     pub(super) fn of(sources: &[Source<'_>]) -> Result<Self> {
@@ -74,7 +68,7 @@ impl Picture {
             Series {
                 operation: operation.unwrap_or(0),
                 run: run.unwrap_or(0),
-                created: key.what.window == "create",
+                is_white: key.what.window == "create",
                 points: times
                     .iter()
                     .map(|(size, times)| (*size as f64, median(times)))
@@ -88,6 +82,8 @@ impl Picture {
             below,
             operations,
             runs: if names.len() > 1 { names } else { Vec::new() },
+            kinds: Some(["allocate", "create"]),
+            charts: [LATENCY, BANDWIDTH].into(),
             series,
         })
     }
@@ -220,7 +216,7 @@ mod tests {
     fn looks(picture: &Picture) -> Vec<(usize, usize, bool)> {
         let series = picture.series.iter();
         series
-            .map(|one| (one.operation, one.run, one.created))
+            .map(|one| (one.operation, one.run, one.is_white))
             .collect()
     }
 

@@ -22,7 +22,7 @@ fn span(values: impl Iterator<Item = f64>) -> (f64, f64) {
     })
 }
 
-pub(super) fn bytes(size: f64) -> String {
+pub(in crate::cli) fn bytes(size: f64) -> String {
     let unit = |shift: i32, name: &str| format!("{} {name}", size / 2_f64.powi(shift));
     match size {
         size if size >= 2_f64.powi(30) => unit(30, "GiB"),
@@ -32,7 +32,7 @@ pub(super) fn bytes(size: f64) -> String {
     }
 }
 
-pub(super) fn time(nanoseconds: f64) -> String {
+pub(in crate::cli) fn time(nanoseconds: f64) -> String {
     let (value, unit) = match nanoseconds {
         ns if ns >= 0.999e9 => (ns / 1e9, "s"),
         ns if ns >= 0.999e6 => (ns / 1e6, "ms"),
@@ -43,7 +43,7 @@ pub(super) fn time(nanoseconds: f64) -> String {
 }
 
 /// A mark, without what is left of binary fractions.
-pub(super) fn plain(value: f64) -> String {
+pub(in crate::cli) fn plain(value: f64) -> String {
     format!("{}", (value * 1e9).round() / 1e9)
 }
 

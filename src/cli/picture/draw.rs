@@ -1,14 +1,13 @@
-//! The picture itself: two charts side by side, and the legend beside them.
+//! The picture itself: its charts side by side, and the legend beside them.
 
 use std::fmt::Display;
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::series::Picture;
-use super::ticks;
+use super::{Chart, Picture, ticks};
 
-/// Of both charts.
+/// Of all charts.
 const CHARTS: u32 = 1_060;
 const HEIGHT: u32 = 560;
 const HEAD: u32 = 64;
@@ -51,7 +50,7 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 type Drawn<T> = Result<T, String>;
 
 /// The picture as a document.
-pub(super) fn svg(picture: &Picture) -> Drawn<String> {
+pub(in crate::cli) fn svg(picture: &Picture) -> Drawn<String> {
     let mut text = String::new();
     let entries = legend(picture);
     // A legend that is longer than the charts makes all of it higher.
@@ -74,17 +73,10 @@ fn draw(root: &Area<'_>, picture: &Picture, entries: &[Entry<'_>]) -> Drawn<()> 
     caption(&head, &picture.title, 18, 22.0)?;
     caption(&head, &picture.below, 44, 16.0)?;
     let (charts, beside) = body.split_horizontally(CHARTS);
-    let (left, right) = charts.split_horizontally(CHARTS / 2);
-    let latency = |&(size, nanoseconds): &(f64, f64)| (size, nanoseconds);
-    let bandwidth = |&(size, nanoseconds): &(f64, f64)| (size, size / nanoseconds);
-    chart(
-        &left,
-        picture,
-        "time of one operation",
-        latency,
-        ticks::time,
-    )?;
-    chart(&right, picture, "bandwidth (GB/s)", bandwidth, ticks::plain)?;
+    let areas = charts.split_evenly((1, picture.charts.len()));
+    for (area, view) in areas.iter().zip(&picture.charts) {
+        chart(area, picture, view)?;
+    }
     entries.iter().try_for_each(|entry| entry.draw(&beside))
 }
 
@@ -97,19 +89,11 @@ fn caption(area: &Area<'_>, text: &str, y: i32, size: f64) -> Drawn<()> {
 }
 
 /// A value over size, both logarithmic.
-fn chart(
-    area: &Area<'_>,
-    picture: &Picture,
-    what: &str,
-    value: impl Fn(&(f64, f64)) -> (f64, f64),
-    text: impl Fn(f64) -> String,
-) -> Drawn<()> {
+fn chart(area: &Area<'_>, picture: &Picture, view: &Chart) -> Drawn<()> {
+    let series = || picture.series.iter();
     let points = || {
-        picture
-            .series
-            .iter()
-            .flat_map(|one| &one.points)
-            .map(&value)
+        let points = series().flat_map(|one| &one.points);
+        points.map(|&point| (view.place)(point))
     };
     let across = ticks::sizes(points().map(|(size, _)| size));
     let up = ticks::values(points().map(|(_, value)| value));
@@ -128,15 +112,16 @@ fn chart(
         .light_line_style(FAINT)
         .label_style((FONT, 15).into_font().color(&INK))
         .axis_desc_style((FONT, 17).into_font().color(&INK))
-        .x_desc("size of one operation (bytes)")
-        .y_desc(what)
-        .x_label_formatter(&|&size| ticks::bytes(size))
-        .y_label_formatter(&|&value| text(value))
+        .x_desc(view.across)
+        .y_desc(view.up)
+        .x_label_formatter(&|&size| (view.across_text)(size))
+        .y_label_formatter(&|&value| (view.up_text)(value))
         .draw()
         .map_err(told)?;
-    for series in &picture.series {
+    for series in series() {
         let colour = colour(series.operation);
-        let points: Vec<_> = series.points.iter().map(&value).collect();
+        let points = series.points.iter().map(|&point| (view.place)(point));
+        let points: Vec<_> = points.collect();
         match dashes(series.run) {
             Some((dash, gap)) => chart.draw_series(DashedLineSeries::new(
                 points.clone(),
@@ -148,7 +133,7 @@ fn chart(
         }
         .map_err(told)?;
         for at in points {
-            for dot in marker(at, series.created, colour) {
+            for dot in marker(at, series.is_white, colour) {
                 chart.plotting_area().draw(&dot).map_err(told)?;
             }
         }
@@ -170,23 +155,23 @@ enum Sample {
     Operation(usize),
     /// The line of a run.
     Run(usize),
-    /// The points of windows, over the caller's memory or not.
-    Windows { created: bool },
+    /// Points of a kind.
+    Points { is_white: bool },
 }
 
-/// Colours are operations, points are kinds of windows, and lines are runs.
+/// First colours, then points, then lines.
 fn legend(picture: &Picture) -> Vec<Entry<'_>> {
     let operations = (0..).map(Sample::Operation).zip(&picture.operations);
     let runs = (0..).map(Sample::Run).zip(&picture.runs);
-    let windows = [("allocate", false), ("create", true)];
-    let windows = windows.into_iter().filter(|&(_, created)| {
+    let kinds = picture.kinds.into_iter().flatten().zip([false, true]);
+    let kinds = kinds.filter(|&(_, is_white)| {
         let mut series = picture.series.iter();
-        series.any(|one| one.created == created)
+        series.any(|one| one.is_white == is_white)
     });
     let parts: [Vec<(Sample, &str)>; 3] = [
         operations.map(|(sample, text)| (sample, &**text)).collect(),
-        windows
-            .map(|(text, created)| (Sample::Windows { created }, text))
+        kinds
+            .map(|(text, is_white)| (Sample::Points { is_white }, text))
             .collect(),
         runs.map(|(sample, text)| (sample, &**text)).collect(),
     ];
@@ -220,8 +205,8 @@ impl Entry<'_> {
                     line(from, (from + dash).min(ENDS.1), INK.stroke_width(2))?;
                 }
             }
-            Sample::Windows { created } => {
-                for dot in marker((20, y), created, INK) {
+            Sample::Points { is_white } => {
+                for dot in marker((20, y), is_white, INK) {
                     area.draw(&dot).map_err(told)?;
                 }
             }
@@ -250,9 +235,9 @@ fn dashes(run: usize) -> Option<(i32, i32)> {
     Some(([8, 2, 16][number % 3], 4 + 4 * (number / 3) as i32))
 }
 
-/// A point: filled, or white inside where the memory is the caller's.
-fn marker<C: Clone>(at: C, created: bool, colour: RGBColor) -> Vec<Circle<C, i32>> {
-    match created {
+/// A point: filled, or white inside.
+fn marker<C: Clone>(at: C, is_white: bool, colour: RGBColor) -> Vec<Circle<C, i32>> {
+    match is_white {
         true => vec![
             Circle::new(at.clone(), 4, WHITE.filled()),
             Circle::new(at, 4, colour.stroke_width(2)),
@@ -274,14 +259,14 @@ fn told(error: impl Display) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::series::Series;
+    use super::super::Series;
     use super::*;
 
-    fn series(operation: usize, run: usize, created: bool, points: &[(f64, f64)]) -> Series {
+    fn series(operation: usize, run: usize, is_white: bool, points: &[(f64, f64)]) -> Series {
         Series {
             operation,
             run,
-            created,
+            is_white,
             points: points.to_vec(),
         }
     }
@@ -293,6 +278,23 @@ mod tests {
             below: "host n<0>, transom 0.1.0, 2026-01-02 03:04 UTC".to_owned(),
             operations: texts(operations),
             runs: texts(runs),
+            kinds: Some(["allocate", "create"]),
+            charts: vec![
+                Chart {
+                    across: "size of one operation (bytes)",
+                    across_text: ticks::bytes,
+                    up: "time of one operation",
+                    up_text: ticks::time,
+                    place: |point| point,
+                },
+                Chart {
+                    across: "size of one operation (bytes)",
+                    across_text: ticks::bytes,
+                    up: "bandwidth (GB/s)",
+                    up_text: ticks::plain,
+                    place: |(size, time)| (size, size / time),
+                },
+            ],
             series,
         })
         .unwrap()

@@ -1,0 +1,198 @@
+//! Who sends to whom in a collective, round by round and without the bytes: what ranks carry out, and what the model of
+//! large jobs goes through.
+
+use std::ops::Range;
+
+use super::ring::Ring;
+use super::team::Rings;
+use crate::peers::around;
+
+/// The place of a leader among the ranks of its host.
+pub(super) const LEADER: u32 = 0;
+
+/// What a rank of a ring does in one round: it sends to the one 2^round ahead, and receives from the one as far behind. The
+/// ranges say whose parts these are: of the ranks that are so far behind this one (allgather) or the root (the others).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Round {
+    pub(crate) sends: Option<Range<u32>>,
+    pub(crate) receives: Option<Range<u32>>,
+}
+
+/// A collective among the ranks of a ring, in ceil(log2(p)) rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Algorithm {
+    /// Binomial tree: in round k, each of the 2^k ranks that have the bytes sends them 2^k ahead.
+    Bcast,
+    /// Binomial tree, towards the root: in round k, the ranks whose distance to the root has k as its lowest set bit send
+    /// what they have gathered.
+    Gather,
+    /// The same tree, with one part as long as each.
+    Reduce,
+    /// Dissemination: after round k, each rank has what the 2^(k + 1) ranks up to itself had, in one part as long as each, some
+    /// of it twice where there are no more ranks.
+    Merge,
+    /// Bruck's algorithm: before round k, each rank has the parts of itself and of the 2^k − 1 ranks behind; it passes on
+    /// as many as are still missing.
+    Allgather,
+}
+
+impl Algorithm {
+    /// What the rank at `place` does in a round. `root` is a place; an allgather has none.
+    pub(crate) fn round(self, size: u32, place: u32, root: u32, round: u32) -> Round {
+        let step = 1 << round;
+        let distance = |from, to| around(to, size - from, size);
+        // The first ranks so far behind, of those that there are.
+        let parts = |start: u32, count: u32| start..start.saturating_add(count).min(size);
+        match self {
+            Self::Bcast => {
+                let behind = distance(root, place);
+                let reaches = u64::from(behind) + u64::from(step) < u64::from(size);
+                Round {
+                    sends: (behind < step && reaches).then_some(0..1),
+                    receives: (behind >> round == 1).then_some(0..1),
+                }
+            }
+            Self::Gather | Self::Reduce => {
+                let ahead = distance(place, root);
+                let (lower, is_sender) = (ahead & (step - 1), ahead & step != 0);
+                let from = ahead.saturating_add(step);
+                Round {
+                    sends: (lower == 0 && is_sender).then(|| parts(ahead, step)),
+                    receives: (lower == 0 && !is_sender && from < size).then(|| parts(from, step)),
+                }
+            }
+            Self::Merge => Round {
+                sends: Some(0..1),
+                receives: Some(0..1),
+            },
+            Self::Allgather => {
+                let more = step.min(size - step);
+                Round {
+                    sends: Some(0..more),
+                    receives: Some(step..step + more),
+                }
+            }
+        }
+    }
+}
+
+/// Where a part of a collective goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Among {
+    /// The ranks of this host; all, where there is one step.
+    Here,
+    /// The leaders.
+    Leaders,
+}
+
+/// A part of a collective: an algorithm in one ring. `root` is a place there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Phase {
+    pub(crate) among: Among,
+    pub(crate) algorithm: Algorithm,
+    pub(crate) root: u32,
+}
+
+/// The phases of a rank, one after the other. Ranks that take part in one ring do so in the same place of this list.
+pub(crate) type Phases = [Option<Phase>; 3];
+
+fn here(algorithm: Algorithm, root: u32) -> Option<Phase> {
+    let among = Among::Here;
+    Some(Phase {
+        among,
+        algorithm,
+        root,
+    })
+}
+
+impl Rings {
+    /// The ring in which phases go.
+    pub(crate) fn ring(&self, among: Among) -> Option<&Ring> {
+        match (&self.by_host, among) {
+            (None, Among::Here) => Some(&self.all),
+            (None, Among::Leaders) => None,
+            (Some(hosts), Among::Here) => Some(&hosts.here),
+            (Some(hosts), Among::Leaders) => hosts.leaders.as_ref(),
+        }
+    }
+
+    pub(crate) fn bcast(&self, root: u32) -> Phases {
+        let Some(hosts) = &self.by_host else {
+            return [here(Algorithm::Bcast, root), None, None];
+        };
+        let place = hosts.here.place_of(root);
+        let below = match place {
+            None => here(Algorithm::Bcast, LEADER),
+            Some(_) => None,
+        };
+        [
+            place.and_then(|place| here(Algorithm::Bcast, place)),
+            self.of_leaders(Algorithm::Bcast, hosts.host_of(root)),
+            below,
+        ]
+    }
+
+    pub(crate) fn reduce(&self, root: u32) -> Phases {
+        let Some(hosts) = &self.by_host else {
+            return [here(Algorithm::Reduce, root), None, None];
+        };
+        let to_root = match hosts.here.place_of(root) {
+            None | Some(LEADER) => None,
+            Some(_) => here(Algorithm::Bcast, LEADER),
+        };
+        [
+            here(Algorithm::Reduce, LEADER),
+            self.of_leaders(Algorithm::Reduce, hosts.host_of(root)),
+            to_root,
+        ]
+    }
+
+    pub(crate) fn gather(&self, root: u32) -> Phases {
+        let Some(hosts) = &self.by_host else {
+            return [here(Algorithm::Gather, root), None, None];
+        };
+        let place = hosts.here.place_of(root);
+        let to_leader = match place {
+            None => here(Algorithm::Gather, LEADER),
+            Some(_) => None,
+        };
+        [
+            to_leader,
+            self.of_leaders(Algorithm::Gather, hosts.host_of(root)),
+            place.and_then(|place| here(Algorithm::Gather, place)),
+        ]
+    }
+
+    pub(crate) fn allgather(&self) -> Phases {
+        if self.by_host.is_none() {
+            return [here(Algorithm::Allgather, LEADER), None, None];
+        }
+        [
+            here(Algorithm::Gather, LEADER),
+            self.of_leaders(Algorithm::Allgather, LEADER),
+            here(Algorithm::Bcast, LEADER),
+        ]
+    }
+
+    pub(crate) fn merge(&self) -> Phases {
+        if self.by_host.is_none() {
+            return [here(Algorithm::Merge, LEADER), None, None];
+        }
+        [
+            here(Algorithm::Reduce, LEADER),
+            self.of_leaders(Algorithm::Merge, LEADER),
+            here(Algorithm::Bcast, LEADER),
+        ]
+    }
+
+    /// A phase among the leaders, if this rank is one. `root`: a host.
+    fn of_leaders(&self, algorithm: Algorithm, root: u32) -> Option<Phase> {
+        let among = Among::Leaders;
+        self.ring(among)?;
+        Some(Phase {
+            among,
+            algorithm,
+            root,
+        })
+    }
+}

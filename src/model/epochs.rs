@@ -1,0 +1,64 @@
+//! Epochs of windows between ranks that have met before.
+
+use super::simulation::Simulation;
+use crate::peers::around;
+
+impl Simulation<'_> {
+    /// Post, start, complete and wait with the `near` ranks before this one and behind it.
+    pub(super) fn pscw(&mut self, near: u32) {
+        let size = self.size();
+        let near = near.min((size - 1) / 2);
+        // As groups have them: in the order of distances from this rank.
+        let distances: Vec<u32> = (1..=near)
+            .rev()
+            .map(|far| size - far)
+            .chain(1..=near)
+            .collect();
+        let count = distances.len();
+        let index = |rank: u32, which: usize| rank as usize * count + which;
+        let mut posts = vec![0.0; size as usize * count];
+        for rank in 0..size {
+            for (which, &distance) in distances.iter().enumerate() {
+                let other = around(rank, distance, size);
+                // This rank is as far from the other one the other way.
+                posts[index(other, count - 1 - which)] = self.flag(rank, other);
+            }
+        }
+        let mut completions = posts.clone();
+        for rank in 0..size {
+            for (which, &distance) in distances.iter().enumerate() {
+                let other = around(rank, distance, size);
+                self.hear(rank, other, posts[index(rank, which)]);
+                completions[index(other, count - 1 - which)] = self.flag(rank, other);
+            }
+        }
+        for rank in 0..size {
+            for (which, &distance) in distances.iter().enumerate() {
+                let other = around(rank, distance, size);
+                self.hear(rank, other, completions[index(rank, which)]);
+            }
+        }
+    }
+
+    /// A put to each of the `targets` ranks behind this one, in an epoch of `lock_all`: one lock after the other, and the locks
+    /// are given back together.
+    pub(super) fn lock_all(&mut self, targets: u32) {
+        let size = self.size();
+        for rank in 0..size {
+            let others = || (1..=targets.min(size - 1)).map(|far| around(rank, far, size));
+            let (mut complete, mut released) = (0.0_f64, 0.0_f64);
+            for other in others() {
+                let link = self.link(rank, other);
+                let locked = self.post(rank, link) + link.latency;
+                self.wait_until(rank, locked);
+                complete = complete.max(self.post(rank, link) + link.latency);
+            }
+            self.wait_until(rank, complete);
+            for other in others() {
+                let link = self.link(rank, other);
+                released = released.max(self.post(rank, link) + link.latency);
+            }
+            self.wait_until(rank, released);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What a rank keeps that grows with the number of ranks, from the sizes of the structures themselves.
+
+use super::{Model, Placement};
+use crate::comm::{barrier_bytes, block_bytes};
+use crate::memory::control::PINNED_BYTES;
+use crate::peers::Fabric;
+use crate::window::{BlockLayout, PairTable, Targets};
+
+/// Something of which there is more with more ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryRow {
+    /// What, and how much there is of it.
+    pub what: &'static str,
+    /// How many bytes, or how many windows.
+    pub count: u64,
+    /// Whether these are bytes.
+    pub is_bytes: bool,
+}
+
+/// What a rank of such a job keeps. Of a table, memory is touched for ranks that are met only.
+#[must_use]
+pub fn memory(placement: Placement) -> Vec<MemoryRow> {
+    let ranks = placement.ranks;
+    let rings = Model::new(placement, false).rings;
+    let block = BlockLayout::new(barrier_bytes(&rings)).bytes(0);
+    let bytes = |what, count| MemoryRow {
+        what,
+        count,
+        is_bytes: true,
+    };
+    vec![
+        bytes("control block of a window, registered", block),
+        bytes(
+            "control block of a communicator, registered",
+            block_bytes(&rings),
+        ),
+        MemoryRow {
+            what: "windows in the first segment of a control region over RDMA",
+            count: PINNED_BYTES.saturating_sub(block_bytes(&rings)) / block,
+            is_bytes: false,
+        },
+        bytes(
+            "targets of a window, touched when used",
+            Targets::bytes(ranks),
+        ),
+        bytes(
+            "pairs of a window that posts, starts or notifies, touched when used",
+            PairTable::bytes(ranks),
+        ),
+        bytes("tables of peers, touched when used", Fabric::bytes(ranks)),
+        bytes("order of ranks and hosts of a communicator", rings.bytes()),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(ranks: u32, what: &str) -> u64 {
+        let rows = memory(Placement {
+            ranks,
+            per_host: 64,
+        });
+        let row = rows.iter().find(|row| row.what.starts_with(what));
+        row.unwrap().count
+    }
+
+    #[test]
+    fn what_peers_write_grows_with_the_logarithm() {
+        for what in [
+            "control block of a window",
+            "control block of a communicator",
+        ] {
+            let (few, many) = (count(1 << 10, what), count(1 << 20, what));
+            assert!(many < 4 * few, "{what}: {few}, {many}");
+        }
+        assert_eq!(count(1000, "targets"), 64 * 1000 + 8 * 17);
+    }
+}

@@ -1,0 +1,287 @@
+//! A model of large jobs. It goes through the steps that ranks take in collective calls and in epochs, for all ranks of a job
+//! in one process: how many messages each sends, and when it is through by LogGP. The steps are those that the ranks themselves
+//! take: nothing of them is described here once more.
+
+mod barrier;
+mod epochs;
+mod fit;
+mod memory;
+mod rings;
+mod simulation;
+mod transfer;
+
+use crate::comm::{Communicator, Group, Rings};
+use crate::datatype::Op;
+use crate::diagnostics::Traffic;
+use crate::error::Result;
+use crate::peers::Hosts;
+use crate::window;
+
+pub use fit::{MeasuredTime, fit};
+pub use memory::{MemoryRow, memory};
+use simulation::Simulation;
+
+/// What a message costs, as LogGP has it, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LinkCosts {
+    /// L: from the sender to the receiver, of the shortest message.
+    pub latency: f64,
+    /// o: processor time that the sender takes for a message, and the receiver.
+    pub overhead: f64,
+    /// g: from one message of a sender to the next, at least.
+    pub gap: f64,
+    /// G: of each further byte.
+    pub gap_per_byte: f64,
+}
+
+/// What a job costs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Costs {
+    /// Between ranks of one host.
+    pub here: LinkCosts,
+    /// Between ranks of two hosts.
+    pub between: LinkCosts,
+    /// Where ranks share processors.
+    pub sharing: Option<Sharing>,
+}
+
+/// How ranks share the processors of a host.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sharing {
+    /// Of a host.
+    pub processors: u32,
+    /// Processor time from the end of one rank's turn to the beginning of the next one's, in nanoseconds.
+    pub switch: f64,
+}
+
+/// Which ranks a job has, as many on each host as on the others, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// How many, 1 at least.
+    pub ranks: u32,
+    /// Of a host, 1 at least.
+    pub per_host: u32,
+}
+
+/// What all ranks do at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Procedure {
+    /// `Communicator::barrier`.
+    Barrier,
+    /// `Communicator::allreduce` of so many bytes.
+    Allreduce(u64),
+    /// `Communicator::allgather` of so many bytes of each rank.
+    Allgather(u64),
+    /// `Communicator::dup`.
+    Dup,
+    /// `Communicator::split`.
+    Split,
+    /// A window is made.
+    Create,
+    /// `Window::fence` without an operation before it.
+    Fence,
+    /// `Window::free`.
+    Free,
+    /// Post, start, complete and wait, with so many ranks before and behind this one.
+    Pscw(u32),
+    /// `lock_all`, a put to each of so many ranks, `flush_all`, and `unlock_all`.
+    LockAll(u32),
+}
+
+/// What the model says of a procedure.
+#[derive(Clone, Debug)]
+pub struct Prediction {
+    /// When the last rank is through, in nanoseconds.
+    pub nanoseconds: f64,
+    /// What each rank has sent: as `mapped` to ranks of its host, and as `device` to others.
+    pub traffic: Vec<Traffic>,
+}
+
+impl Prediction {
+    /// Flags and messages of the rank that sends most.
+    #[must_use]
+    pub fn most_sent(&self) -> u64 {
+        let all = self.traffic.iter().map(|sent| {
+            let ways = [sent.mapped, sent.device];
+            ways.iter().map(|way| way.flags + way.messages).sum()
+        });
+        all.max().unwrap_or(0)
+    }
+
+    /// Flags and messages between hosts.
+    #[must_use]
+    pub fn between_hosts(&self) -> u64 {
+        let all = self.traffic.iter().map(|sent| sent.device);
+        all.map(|way| way.flags + way.messages).sum()
+    }
+}
+
+/// A job.
+pub struct Model {
+    /// Of each rank.
+    hosts: Vec<u32>,
+    /// Of each host: its first rank, and how many it has.
+    of_hosts: Vec<(u32, u32)>,
+    rings: Rings,
+    /// Whether its windows know that all ranks are oversubscribed.
+    oversubscribed: bool,
+}
+
+impl Model {
+    /// A job of ranks that are placed so. `oversubscribed`: all share processors with others.
+    #[must_use]
+    pub fn new(placement: Placement, oversubscribed: bool) -> Self {
+        let Placement { ranks, per_host } = placement;
+        let hosts = (0..ranks).map(|rank| rank / per_host);
+        Self::of_hosts(hosts.collect(), oversubscribed)
+    }
+
+    /// Collective. The job of this process, with the ranks of `world`.
+    ///
+    /// # Errors
+    /// A rank died or left.
+    pub fn of_job(world: &Communicator) -> Result<Self> {
+        let context = &world.team().context;
+        let hosts = (0..world.size()).map(|rank| context.hosts().host_of(rank));
+        let mine = u8::from(context.patience().is_oversubscribed());
+        let of_all = world.allreduce(&[mine], Op::Min)?;
+        Ok(Self::of_hosts(hosts.collect(), of_all == [1]))
+    }
+
+    /// `hosts`: of each rank, numbered as they come.
+    fn of_hosts(hosts: Vec<u32>, oversubscribed: bool) -> Self {
+        let mut of_hosts = Vec::new();
+        for (rank, &host) in (0..).zip(&hosts) {
+            if host as usize == of_hosts.len() {
+                of_hosts.push((rank, 0));
+            }
+            of_hosts[host as usize].1 += 1;
+        }
+        let group = Group::world(hosts.len() as u32);
+        let rings = Rings::new(&Hosts::of(hosts.iter().copied()), &group, 0);
+        Self {
+            hosts,
+            of_hosts,
+            rings,
+            oversubscribed,
+        }
+    }
+
+    /// Goes through a procedure that all ranks begin at once.
+    #[must_use]
+    pub fn run(&self, procedure: Procedure, costs: &Costs) -> Prediction {
+        let mut simulation = Simulation::new(self, costs);
+        match procedure {
+            // What every collective of a communicator begins with is all of a barrier.
+            Procedure::Barrier => simulation.barrier(false),
+            Procedure::Allreduce(bytes) => simulation.allreduce(bytes),
+            Procedure::Allgather(bytes) => simulation.allgather(bytes),
+            Procedure::Dup => simulation.agree(8),
+            Procedure::Split => {
+                simulation.allgather(24);
+                simulation.agree(8);
+            }
+            Procedure::Create => simulation.merge(window::CREATE_BYTES),
+            Procedure::Fence | Procedure::Free => simulation.barrier(self.oversubscribed),
+            Procedure::Pscw(neighbours) => simulation.pscw(neighbours),
+            Procedure::LockAll(targets) => simulation.lock_all(targets),
+        }
+        simulation.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::comm::HEADER;
+
+    const COSTS: Costs = Costs {
+        here: LinkCosts {
+            latency: 100.0,
+            overhead: 20.0,
+            gap: 20.0,
+            gap_per_byte: 0.1,
+        },
+        between: LinkCosts {
+            latency: 1600.0,
+            overhead: 200.0,
+            gap: 200.0,
+            gap_per_byte: 0.08,
+        },
+        sharing: None,
+    };
+
+    fn run(ranks: u32, per_host: u32, procedure: Procedure) -> Prediction {
+        let placement = Placement { ranks, per_host };
+        Model::new(placement, false).run(procedure, &COSTS)
+    }
+
+    #[test]
+    fn between_hosts_a_barrier_is_a_logarithm_of_their_number() {
+        for (hosts, rounds) in [(2, 1), (16, 4), (100, 7)] {
+            for per_host in [1, 2, 64] {
+                let found = run(hosts * per_host, per_host, Procedure::Barrier);
+                assert_eq!(found.between_hosts(), u64::from(hosts * rounds));
+                let between = f64::from(rounds) * (1600.0 + 2.0 * 200.0);
+                let here = 2.0 * f64::from(per_host.ilog2()) * (100.0 + 3.0 * 20.0);
+                assert!(
+                    (between..=between + here).contains(&found.nanoseconds),
+                    "{hosts} x {per_host}: {}",
+                    found.nanoseconds
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn an_allgather_brings_each_host_the_parts_of_others_once() {
+        for (ranks, per_host) in [(5, 5), (16, 16), (6, 1), (12, 4), (11, 4), (96, 8)] {
+            let found = run(ranks, per_host, Procedure::Allgather(1000));
+            let one_host = per_host == ranks;
+            let ways = found.traffic.iter().map(|sent| match one_host {
+                true => sent.mapped,
+                false => sent.device,
+            });
+            let bytes = ways.map(|way| way.bytes - way.messages * HEADER as u64);
+            let hosts = (0..ranks).step_by(if one_host { 1 } else { per_host as usize });
+            let of_others = hosts.map(|first| match one_host {
+                true => ranks - 1,
+                false => ranks - per_host.min(ranks - first),
+            });
+            let wanted: u32 = of_others.sum();
+            assert_eq!(
+                bytes.sum::<u64>(),
+                u64::from(wanted) * 1000,
+                "{ranks}, {per_host}"
+            );
+        }
+    }
+
+    #[test]
+    fn neighbours_hear_of_neighbours_alone() {
+        let (few, many) = (
+            run(64, 8, Procedure::Pscw(2)),
+            run(6400, 8, Procedure::Pscw(2)),
+        );
+        assert_eq!((few.most_sent(), many.most_sent()), (8, 8));
+        assert_eq!(few.nanoseconds, many.nanoseconds);
+    }
+
+    #[test]
+    fn oversubscribed_ranks_do_the_work_of_all() {
+        let placement = Placement {
+            ranks: 64,
+            per_host: 64,
+        };
+        let time = |processors| {
+            let sharing = Some(Sharing {
+                processors,
+                switch: 2000.0,
+            });
+            let costs = Costs { sharing, ..COSTS };
+            let model = Model::new(placement, true);
+            model.run(Procedure::Fence, &costs).nanoseconds
+        };
+        assert!(time(2) > 64.0 / 2.0 * 2000.0 && time(2) > 1.5 * time(4));
+    }
+}
