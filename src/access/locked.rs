@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::memory::displacement::Displacement;
 use crate::memory::remote::RemoteWord;
 use crate::terms::WorldRank;
+use crate::wait::Verdict;
 use crate::window::{OnTarget, Window};
 
 /// Bytes that are combined at a time in mapped memory, where they need a private copy for it.
@@ -57,7 +58,7 @@ impl Window {
     }
 }
 
-impl OnTarget<'_> {
+impl<'w> OnTarget<'w> {
     /// Carries out `work` on the elements at `there` in the entered target's mapped memory.
     ///
     /// # Safety
@@ -99,6 +100,19 @@ impl OnTarget<'_> {
 
     #[cold]
     fn await_accumulate_lock(self, word: &RemoteWord) -> Result<()> {
+        match word.atomic() {
+            Some(_) => self.become_next(word),
+            None => {
+                let check = || self.check_accumulate_lock(word);
+                let WorldRank(me) = self.window.context().rank();
+                let mine = accumulate_lock::held_by(me);
+                self.wait_in_queue(word, mine, accumulate_lock::RESERVED, check)
+            }
+        }
+    }
+
+    /// Waits until this rank has the mapped lock. One that has waited long has it next.
+    fn become_next(self, word: &RemoteWord) -> Result<()> {
         let context = self.window.context();
         let WorldRank(me) = context.rank();
         let begun = Instant::now();
@@ -112,8 +126,7 @@ impl OnTarget<'_> {
                 taken = attempt == AccumulateAttempt::Taken;
                 Ok(taken || (attempt == AccumulateAttempt::Next) != is_next)
             };
-            // Nothing names a rank that died while it withdrew its entry. A rank that left holds no lock.
-            let check = || self.check_holder(word, accumulate_lock::awaited, |_| false);
+            let check = || self.check_accumulate_lock(word);
             context.patience().wait(changed, check)?;
             if taken {
                 return Ok(());
@@ -121,6 +134,11 @@ impl OnTarget<'_> {
             // The next rank waits for one accumulate only, and so with new patience.
             is_next = !is_next;
         }
+    }
+
+    /// Nothing names a rank that died while it withdrew its entry. A rank that left holds no lock.
+    fn check_accumulate_lock(self, word: &RemoteWord) -> Verdict<'w> {
+        self.check_holder(word, accumulate_lock::awaited, |_| false)
     }
 }
 

@@ -255,6 +255,12 @@ impl RemoteWord {
         }
     }
 
+    /// The word that stands so many bytes behind this one.
+    pub(crate) fn behind(&self, bytes: u64) -> Self {
+        let offset = (self.address.address).wrapping_sub(self.memory.region.address);
+        self.memory.word(offset.wrapping_add(bytes))
+    }
+
     /// The word itself, where the processor's atomics may change it.
     #[inline(always)]
     pub(crate) fn atomic(&self) -> Option<&AtomicU64> {
@@ -358,6 +364,16 @@ impl RemoteWord {
         Ok(value)
     }
 
+    /// Adds through the device, without waiting for it: a failure shows at the next operation that is awaited.
+    pub(crate) fn post_add(&self, add: &'static u64) -> Result<()> {
+        behind_stores();
+        let (endpoint, add) = (&self.memory.endpoint, ptr::from_ref(add).cast());
+        // SAFETY: one word that is readable for ever.
+        let posted = unsafe { endpoint.update_each(self.address, Width::W8, Update::Add, add, 1)? };
+        self.send(posted);
+        Ok(())
+    }
+
     #[inline(always)]
     pub(crate) fn fetch_add(&self, add: u64) -> Result<u64> {
         match self.atomic() {
@@ -454,11 +470,6 @@ impl LockWord for RemoteWord {
     #[inline(always)]
     fn compare_swap(&self, expect: u64, new: u64) -> Result<u64> {
         self.compare_swap(expect, new)
-    }
-
-    #[inline(always)]
-    fn is_mapped(&self) -> bool {
-        self.atomic().is_some()
     }
 }
 

@@ -39,9 +39,6 @@ pub(crate) trait LockWord {
 
     /// Returns what it held before: it holds `new` now if that is `expect`.
     fn compare_swap(&self, expect: u64, new: u64) -> Result<u64>;
-
-    /// The same for all ranks.
-    fn is_mapped(&self) -> bool;
 }
 
 /// A mark that threads of one process set and take away; it orders nothing.

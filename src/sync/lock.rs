@@ -179,21 +179,24 @@ impl OnTarget<'_> {
     #[cold]
     fn await_lock(self, word: &RemoteWord, wanted: Held) -> Result<()> {
         let _call = self.window.in_call(self.aim);
-        let overtaking = ReaderOvertaking::new();
-        let take = || {
-            let tried = match wanted {
-                Held::Exclusive => lock_word::retry_exclusive(word, self.me()),
-                _ => lock_word::retry_shared(word, || overtaking.decide()),
-            };
-            tried.map_err(|error| self.stranded(error))
-        };
-        let check = || self.check_holder(word, lock_word::holder, lock_word::is_shared);
         let patience = self.window.context().patience();
-        let patience = match word.atomic() {
-            Some(_) => patience.among_rivals(),
-            None => patience,
-        };
-        patience.wait(take, check)
+        let check = || self.check_holder(word, lock_word::holder, lock_word::is_shared);
+        let exclusive = || self.retried(lock_word::retry_exclusive(word, self.me()));
+        let overtaking = ReaderOvertaking::new();
+        let shared = || self.retried(lock_word::retry_shared(word, || overtaking.decide()));
+        match (word.atomic(), wanted) {
+            (Some(_), Held::Exclusive) => patience.among_rivals().wait(exclusive, check),
+            (Some(_), _) => patience.among_rivals().wait(shared, check),
+            (None, Held::Exclusive) => {
+                let mine = lock_word::exclusive(self.me());
+                self.wait_in_queue(word, mine, lock_word::WAITING, check)
+            }
+            (None, _) => self.wait_with_pauses(shared, check),
+        }
+    }
+
+    fn retried(self, tried: Result<bool>) -> Result<bool> {
+        tried.map_err(|error| self.stranded(error))
     }
 
     /// This rank in the world, as lock words name it.

@@ -10,7 +10,7 @@
 //! Releases add what the acquisition added, and never store: between a reader's increment and its
 //! withdrawal the count is not what it seems, and a store would lose it. Readers stay away while W
 //! is set, so they cannot starve a writer; whoever gets the exclusive lock clears W, and writers
-//! that still wait set it again.
+//! that still wait set it again. Of those that wait through the device, the first in their queue sets it.
 //!
 //! That alone could end in a cycle of waits, so that readers may go in before waiting writers after a while;
 //! `overtaking` says which, and when.

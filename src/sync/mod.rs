@@ -10,6 +10,7 @@ mod flush;
 mod free;
 mod lock;
 mod lock_all;
+pub(crate) mod lock_queue;
 mod lock_word;
 mod pair;
 mod pscw;

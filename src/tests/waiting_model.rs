@@ -55,15 +55,13 @@ impl Changes {
 pub(crate) struct WatchedWord {
     pub(crate) word: AtomicU64,
     pub(crate) changes: Changes,
-    is_mapped: bool,
 }
 
 impl WatchedWord {
-    pub(crate) fn new(is_mapped: bool) -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             word: AtomicU64::new(0),
             changes: Changes::new(),
-            is_mapped,
         }
     }
 }
@@ -85,9 +83,5 @@ impl LockWord for WatchedWord {
             self.changes.note();
         }
         Ok(found)
-    }
-
-    fn is_mapped(&self) -> bool {
-        self.is_mapped
     }
 }

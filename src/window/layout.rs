@@ -6,9 +6,11 @@ pub(crate) const LOCK_AT: u64 = 0;
 /// In which collective call a rank waits; seldom written, so that it needs no line of its own.
 pub(crate) const CALL_AT: u64 = 8;
 /// What the rank says of its part, which is written once.
-pub(super) const ENTRY_AT: u64 = 16;
+pub(super) const ENTRY_AT: u64 = 24;
 pub(super) const ENTRY_WORDS: usize = 5;
 pub(crate) const ACCUMULATE_LOCK_AT: u64 = LINE;
+/// How far behind each of the two locks the counts of its queue stand.
+pub(crate) const QUEUE_BEHIND: u64 = 16;
 /// Whether bulk mode is on here; seldom written, and read by every single atomic.
 pub(crate) const BULK_MODE_AT: u64 = 2 * LINE;
 /// So many chunks of contacts there can be.
@@ -50,9 +52,12 @@ mod tests {
     fn no_two_words_share_a_place() {
         let layout = BlockLayout::new(5 * LINE);
         let flags = (0..5).map(|number| BARRIER_AT + number * LINE);
-        let mut places: Vec<u64> = [LOCK_AT, CALL_AT, ACCUMULATE_LOCK_AT, BULK_MODE_AT]
+        let locks = [LOCK_AT, ACCUMULATE_LOCK_AT];
+        let mut places: Vec<u64> = [CALL_AT, BULK_MODE_AT]
             .into_iter()
             .chain((ENTRY_AT..).step_by(8).take(ENTRY_WORDS))
+            .chain(locks)
+            .chain(locks.map(|lock| lock + QUEUE_BEHIND))
             .chain((0..CHUNKS).map(|number| CONTACTS_AT + 8 * number))
             .chain(flags)
             .chain((0..3).map(|counter| layout.notification(counter)))

@@ -51,7 +51,7 @@ pub(crate) use create::CREATE_BYTES;
 pub(crate) use dynamic::{KeptMapped, RegionCache};
 pub(crate) use epochs::{Admission, Epochs, Held, Mode};
 pub(crate) use info::NOTIFICATION_COUNTERS;
-pub(crate) use layout::{BlockLayout, CALL_AT};
+pub(crate) use layout::{BlockLayout, CALL_AT, QUEUE_BEHIND};
 pub(crate) use on_target::OnTarget;
 pub(crate) use pairs::PairTable;
 pub(crate) use targets::{Targets, held_locks};

@@ -8,6 +8,7 @@ use loom::thread;
 
 use super::*;
 use crate::memory::word::SharedWord;
+use crate::sync::lock_queue::First;
 use crate::tests::waiting_model::{WatchedWord, explore};
 
 /// A target: its lock, and memory that the lock protects.
@@ -38,10 +39,17 @@ impl Target {
     }
 
     fn write(&self, rank: u32) {
-        self.await_lock(
-            |word| try_exclusive(word, rank),
-            |word| retry_exclusive(word, rank),
-        );
+        self.write_after(rank, |word| retry_exclusive(word, rank));
+    }
+
+    /// As the first in the queue through the device. It tries twice after each change: once to learn of it.
+    fn write_as_first(&self, rank: u32) {
+        let first = First::new(exclusive(rank), WAITING);
+        self.write_after(rank, |word| Ok(first.tries(word)? || first.tries(word)?));
+    }
+
+    fn write_after(&self, rank: u32, again: impl Fn(&WatchedWord) -> Result<bool>) {
+        self.await_lock(|word| try_exclusive(word, rank), again);
         // Relaxed, so that it orders nothing.
         assert_eq!(holder(self.lock.word.load(Relaxed)), Some(rank));
         // SAFETY: under the exclusive lock.
@@ -65,7 +73,7 @@ impl Target {
 fn check(preemptions: usize, threads: &'static [fn(&Target)], written: u32) {
     explore(preemptions, move || {
         let target = Arc::new(Target {
-            lock: WatchedWord::new(true),
+            lock: WatchedWord::new(),
             memory: UnsafeCell::new([0; 2]),
         });
         let (mine, others) = threads.split_first().expect("a thread");
@@ -103,6 +111,19 @@ fn a_writer_excludes_two_readers() {
             |target| target.read(true),
         ],
         1,
+    );
+}
+
+#[test]
+fn through_the_device_a_writer_excludes_another_and_a_reader() {
+    check(
+        2,
+        &[
+            |target| target.write(1),
+            |target| target.write_as_first(2),
+            |target| target.read(false),
+        ],
+        2,
     );
 }
 

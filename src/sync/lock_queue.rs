@@ -1,0 +1,323 @@
+//! The queue of the ranks that wait for a lock word through the device, and how often each of them asks.
+//!
+//! Beside the lock word stands a word with two counts:
+//!
+//! | bits | |
+//! |---|---|
+//! | 0–31 | how many ranks have passed |
+//! | 32–63 | how many ranks have joined |
+//!
+//! A rank joins if it does not get the lock at once. It is the first when as many have passed as had joined before it. The
+//! first alone asks for the lock word, and passes when it has the lock. Each other one looks at the counts, seldom.
+//!
+//! The queue only says who asks when: who holds the lock is for the lock word alone, so that a count that is read torn does no
+//! harm. A bit of the lock word reserves it for the first, so that ranks which come meanwhile join the queue, too. A rank that
+//! finds the lock free and not reserved yet takes it: that helps all where the first has to wait for a processor.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+use crate::memory::remote::RemoteWord;
+use crate::memory::word::LockWord;
+use crate::wait::Verdict;
+use crate::window::{OnTarget, QUEUE_BEHIND};
+
+const JOINED_SHIFT: u32 = 32;
+static PASSED: u64 = 1;
+/// As [`PASSED`], of the rank that makes the count 0 again: nothing is carried to the other count.
+static PASSED_LAST: u64 = 1_u64.wrapping_sub(1 << JOINED_SHIFT);
+
+/// An epoch under the lock takes so many round trips at least.
+const ROUND_TRIPS: u32 = 2;
+/// The longest pause between two looks, for each rank ahead.
+const LONGEST_PAUSE: Duration = Duration::from_millis(1);
+
+impl OnTarget<'_> {
+    /// Waits for the lock in `word`, which is reached through the device, and whose value `mine` says that this rank holds it.
+    /// `reserved`: the bit that reserves it. `check`: whether a wait for it can still end.
+    pub(crate) fn wait_in_queue<'c>(
+        self,
+        word: &RemoteWord,
+        mine: u64,
+        reserved: u64,
+        check: impl Fn() -> Verdict<'c>,
+    ) -> Result<()> {
+        let stranded = |error: Error| self.stranded(error);
+        let patience = self.window.context().patience();
+        let queue = word.behind(QUEUE_BEHIND);
+        let asked = Instant::now();
+        let mut place = Place::join(&queue).map_err(stranded)?;
+        let pace = Pace::new(asked.elapsed(), LONGEST_PAUSE);
+        let hasty_check = || {
+            pace.hasten();
+            check()
+        };
+        while place.ahead > 0 {
+            pace.put_off(place.ahead);
+            let has_moved = || match pace.is_due() {
+                true => place.moves(&queue, &pace).map_err(stranded),
+                false => Ok(false),
+            };
+            // With new patience each time that one has passed.
+            patience.wait(has_moved, hasty_check)?;
+        }
+        let first = First::new(mine, reserved);
+        let result = patience.wait(|| first.tries(word).map_err(stranded), &check);
+        let posted = queue.post_add(place.passes());
+        result.and(posted.map_err(stranded))
+    }
+
+    /// Waits until `tried` says that it has the lock, which is reached through the device and which many may get at once. With
+    /// pauses, so that all that wait together have about one request under way.
+    pub(super) fn wait_with_pauses<'c>(
+        self,
+        tried: impl Fn() -> Result<bool>,
+        check: impl Fn() -> Verdict<'c>,
+    ) -> Result<()> {
+        let asked = Instant::now();
+        if tried()? {
+            return Ok(());
+        }
+        let round_trip = asked.elapsed();
+        let pace = Pace::new(round_trip, self.window.ranks() * round_trip);
+        let has_it = || {
+            if !pace.is_due() {
+                return Ok(false);
+            }
+            pace.put_off(1);
+            tried()
+        };
+        let check = || {
+            pace.hasten();
+            check()
+        };
+        self.window.context().patience().wait(has_it, check)
+    }
+}
+
+/// The first of a queue, which tries to take the lock: by one atomic each time, since a look and then an atomic would come after
+/// that of a rank that has just released the lock and wants it again.
+pub(crate) struct First {
+    mine: u64,
+    reserved: u64,
+    /// What the last try left or found.
+    seen: Cell<u64>,
+}
+
+impl First {
+    pub(crate) fn new(mine: u64, reserved: u64) -> Self {
+        Self {
+            mine,
+            reserved,
+            seen: Cell::new(0),
+        }
+    }
+
+    /// Tries to take the lock if it is free, or else to reserve it; whether the rank has it.
+    pub(crate) fn tries(&self, word: &impl LockWord) -> Result<bool> {
+        let (seen, reserved) = (self.seen.get(), self.reserved);
+        let reserves = seen & !reserved != 0 && seen & reserved == 0;
+        let (expect, wanted) = match reserves {
+            true => (seen, seen | reserved),
+            // If it was held, in the hope that it is free by now.
+            false => (seen & reserved, self.mine),
+        };
+        let found = word.compare_swap(expect, wanted)?;
+        let swapped = found == expect;
+        self.seen.set(if swapped { wanted } else { found });
+        Ok(swapped && !reserves)
+    }
+}
+
+/// A rank's place in the queue.
+#[derive(Debug)]
+struct Place {
+    number: u32,
+    /// How many are before it.
+    ahead: u32,
+}
+
+impl Place {
+    fn join(queue: &impl LockWord) -> Result<Self> {
+        let counts = queue.fetch_add(1 << JOINED_SHIFT)?;
+        let number = (counts >> JOINED_SHIFT) as u32;
+        Ok(Self {
+            number,
+            ahead: number.wrapping_sub(counts as u32),
+        })
+    }
+
+    /// Looks at the counts: whether ranks have passed since the last look.
+    fn moves(&mut self, queue: &impl LockWord, pace: &Pace) -> Result<bool> {
+        let ahead = self.number.wrapping_sub(queue.load()? as u32);
+        let moved = ahead < self.ahead;
+        match moved {
+            true => {
+                self.ahead = ahead;
+                pace.restart();
+            }
+            false => pace.put_off(self.ahead),
+        }
+        Ok(moved)
+    }
+
+    /// What the rank adds to the counts when it has the lock.
+    fn passes(&self) -> &'static u64 {
+        match self.number {
+            u32::MAX => &PASSED_LAST,
+            _ => &PASSED,
+        }
+    }
+}
+
+/// When a rank asks again: after pauses that double as long as nothing has changed.
+pub(super) struct Pace {
+    shortest: Duration,
+    longest: Duration,
+    pause: Cell<Duration>,
+    due: Cell<Instant>,
+}
+
+impl Pace {
+    /// `round_trip`: how long a request took.
+    pub(super) fn new(round_trip: Duration, longest: Duration) -> Self {
+        let shortest = (ROUND_TRIPS * round_trip).min(longest);
+        Self {
+            shortest,
+            longest,
+            pause: Cell::new(shortest),
+            due: Cell::new(Instant::now()),
+        }
+    }
+
+    pub(super) fn is_due(&self) -> bool {
+        Instant::now() >= self.due.get()
+    }
+
+    /// Asks after so many pauses.
+    pub(super) fn put_off(&self, pauses: u32) {
+        let pause = self.pause.get();
+        self.due.set(Instant::now() + pauses * pause);
+        self.pause.set((2 * pause).min(self.longest));
+    }
+
+    fn restart(&self) {
+        self.pause.set(self.shortest);
+    }
+
+    /// Asks at once, as whoever has checked has to.
+    pub(super) fn hasten(&self) {
+        self.due.set(Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use super::*;
+    use crate::memory::word::SharedWord;
+
+    struct Counts(AtomicU64);
+
+    impl LockWord for Counts {
+        fn load(&self) -> Result<u64> {
+            Ok(self.0.look())
+        }
+
+        fn fetch_add(&self, add: u64) -> Result<u64> {
+            Ok(self.0.add(add))
+        }
+
+        fn compare_swap(&self, expect: u64, new: u64) -> Result<u64> {
+            Ok(self.0.replace_if(expect, new))
+        }
+    }
+
+    fn pace() -> Pace {
+        Pace::new(Duration::from_micros(10), Duration::from_micros(100))
+    }
+
+    fn in_order_from(number: u32) {
+        let counts = u64::from(number) << JOINED_SHIFT | u64::from(number);
+        let queue = Counts(AtomicU64::new(counts));
+        let join = || Place::join(&queue).unwrap();
+        let (first, mut second, mut third) = (join(), join(), join());
+        assert_eq!([first.ahead, second.ahead, third.ahead], [0, 1, 2]);
+        assert!(!second.moves(&queue, &pace()).unwrap());
+        queue.0.add(*first.passes());
+        assert!(second.moves(&queue, &pace()).unwrap());
+        assert_eq!(second.ahead, 0);
+        queue.0.add(*second.passes());
+        assert!(third.moves(&queue, &pace()).unwrap());
+        assert_eq!(third.ahead, 0);
+        queue.0.add(*third.passes());
+        assert_eq!(join().ahead, 0, "nobody waits any more");
+    }
+
+    #[test]
+    fn ranks_pass_in_the_order_in_which_they_joined_also_where_the_counts_begin_anew() {
+        for number in [0, 7, u32::MAX - 2, u32::MAX - 1, u32::MAX] {
+            in_order_from(number);
+        }
+    }
+
+    const RESERVED: u64 = 1 << 63;
+
+    #[test]
+    fn the_first_reserves_what_is_held() {
+        let word = Counts(AtomicU64::new(7));
+        let first = First::new(5, RESERVED);
+        let tries = || first.tries(&word).unwrap();
+        assert!(!tries(), "it hopes that the word is free");
+        assert!(!tries());
+        assert_eq!(word.0.look(), 7 | RESERVED);
+        assert!(!tries());
+        assert_eq!(word.0.look(), 7 | RESERVED);
+        word.0.add(7_u64.wrapping_neg());
+        assert!(tries());
+        assert_eq!(word.0.look(), 5);
+    }
+
+    #[test]
+    fn the_first_does_not_take_a_lock_that_another_thread_of_its_rank_holds() {
+        let word = Counts(AtomicU64::new(5));
+        let first = First::new(5, RESERVED);
+        for _ in 0..4 {
+            assert!(!first.tries(&word).unwrap());
+        }
+        word.0.add(5_u64.wrapping_neg());
+        assert!(first.tries(&word).unwrap());
+    }
+
+    #[test]
+    fn a_count_that_is_read_torn_puts_nobody_back() {
+        let mut place = Place {
+            number: 0x103,
+            ahead: 4,
+        };
+        for torn in [0x003, 0x1ff] {
+            let queue = Counts(AtomicU64::new(torn));
+            assert!(!place.moves(&queue, &pace()).unwrap());
+            assert_eq!(place.ahead, 4);
+        }
+    }
+
+    #[test]
+    fn pauses_double_as_long_as_nothing_changes_and_are_for_each_rank_ahead() {
+        let pace = pace();
+        for pause in [20, 40, 80, 100, 100] {
+            assert_eq!(pace.pause.get(), Duration::from_micros(pause));
+            let before = Instant::now();
+            pace.put_off(3);
+            assert!(pace.due.get() >= before + 3 * Duration::from_micros(pause));
+        }
+        pace.restart();
+        assert_eq!(pace.pause.get(), Duration::from_micros(20));
+        pace.put_off(1_000_000);
+        assert!(!pace.is_due());
+        pace.hasten();
+        assert!(pace.is_due());
+    }
+}
