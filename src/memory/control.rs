@@ -77,6 +77,8 @@ pub(crate) struct ControlRegion {
     list_at: u64,
     /// Whether the environment says how long it is.
     is_fixed: bool,
+    /// In the first segment, where what ranks allocate alike is to stand.
+    alike_from: AtomicU64,
     /// Blocks whose users are gone, while a peer's last word is still under way to them.
     retired: Mutex<Vec<Retired>>,
 }
@@ -158,6 +160,7 @@ impl ControlRegion {
             first,
             list_at,
             is_fixed: configured.is_some(),
+            alike_from: AtomicU64::new(0),
             retired: Mutex::default(),
         }))
     }
@@ -175,7 +178,18 @@ impl ControlRegion {
     /// The same, of what all ranks of the job usually allocate alike: apart from all else, so that it usually stands at one
     /// place everywhere.
     pub(crate) fn allocate_alike(self: &Arc<Self>, len: u64) -> Result<ControlBlock> {
-        self.allocate_at(End::Front, len)
+        let from = self.alike_from.load(Ordering::Relaxed);
+        self.allocate_at(End::Front { from }, len)
+    }
+
+    /// Has later blocks of [`ControlRegion::allocate_alike`] stand behind the one of `len` bytes at `place`, where there is
+    /// room: on some rank it is the last one.
+    pub(crate) fn go_on_behind(&self, place: u64, len: u64) {
+        let BlockPlace { segment, offset } = BlockPlace::from_word(place);
+        if segment == 0 {
+            let end = offset.saturating_add(len.next_multiple_of(LINE));
+            self.alike_from.fetch_max(end, Ordering::Relaxed);
+        }
     }
 
     fn allocate_at(self: &Arc<Self>, end: End, len: u64) -> Result<ControlBlock> {
@@ -297,6 +311,10 @@ impl ControlBlock {
         BlockPlace { segment, offset }.to_word()
     }
 
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
     /// The aligned word `at` bytes into the block.
     #[inline]
     pub(crate) fn word(&self, at: u64) -> &AtomicU64 {
@@ -369,7 +387,10 @@ impl Drop for ControlBlock {
 /// From which end of a segment a block is taken.
 #[derive(Clone, Copy)]
 enum End {
-    Front,
+    /// Behind `from`, where there is room.
+    Front {
+        from: u64,
+    },
     Back,
 }
 
@@ -390,24 +411,32 @@ impl FreeSpace {
 
     /// Where a run begins, and whether none of its bytes was taken before.
     fn take(&mut self, len: u64, end: End) -> Option<(u64, bool)> {
-        let mut runs = self.runs.iter();
-        let fits = |(_, found): &(&u64, &u64)| **found >= len;
-        let (&start, &found) = match end {
-            End::Front => runs.find(fits)?,
-            End::Back => runs.rfind(fits)?,
+        let mut runs = (self.runs.iter()).map(|(&start, &found)| (start, found));
+        let behind = |from: u64| {
+            move |(start, found): (u64, u64)| {
+                let offset = start.max(from);
+                let end = offset.checked_add(len)?;
+                (end <= start + found).then_some((start, found, offset))
+            }
+        };
+        let at_end = |(start, found): (u64, u64)| {
+            let offset = (start + found).checked_sub(len)?;
+            (offset >= start).then_some((start, found, offset))
+        };
+        let (start, found, offset) = match end {
+            End::Front { from } => {
+                (runs.clone().find_map(behind(from))).or_else(|| runs.find_map(behind(0)))?
+            }
+            End::Back => runs.rev().find_map(at_end)?,
         };
         self.runs.remove(&start);
-        let offset = match end {
-            End::Front => start,
-            End::Back => start + found - len,
-        };
         let rests = [(start, offset), (offset + len, start + found)];
         let rests = rests.into_iter().filter(|(from, to)| from < to);
         self.runs.extend(rests.map(|(from, to)| (from, to - from)));
         let untouched = self.untouched.clone();
         let is_zero = untouched.start <= offset && offset + len <= untouched.end;
         match end {
-            End::Front => self.untouched.start = untouched.start.max(offset + len),
+            End::Front { .. } => self.untouched.start = untouched.start.max(offset + len),
             End::Back => self.untouched.end = untouched.end.min(offset),
         }
         Some((offset, is_zero))
@@ -432,36 +461,52 @@ impl FreeSpace {
 mod tests {
     use super::*;
 
+    const FRONT: End = End::Front { from: 0 };
+
     #[test]
     fn space_given_back_joins_its_neighbours() {
         let mut space = FreeSpace::new(64, 640);
-        let ends = [End::Front, End::Back].into_iter().cycle();
+        let ends = [FRONT, End::Back].into_iter().cycle();
         let blocks = ends.take(9).map(|end| space.take(64, end).unwrap());
         let blocks: Vec<(u64, bool)> = blocks.collect();
         let from_both = [64, 576, 128, 512, 192, 448, 256, 384, 320];
         assert_eq!(blocks, from_both.map(|offset| (offset, true)));
-        assert!(space.take(64, End::Front).is_none() && space.take(64, End::Back).is_none());
+        assert!(space.take(64, FRONT).is_none() && space.take(64, End::Back).is_none());
         for (at, _) in [1, 3, 5, 7, 2, 6, 4, 0, 8].map(|i: usize| blocks[i]) {
             space.give(at, 64);
         }
         assert_eq!(space.runs, BTreeMap::from([(64, 576)]));
-        assert_eq!(space.take(576, End::Front), Some((64, false)));
+        assert_eq!(space.take(576, FRONT), Some((64, false)));
     }
 
     #[test]
     fn what_was_taken_before_is_not_taken_for_zero() {
         let mut space = FreeSpace::new(0, 1024);
-        assert_eq!(space.take(256, End::Front), Some((0, true)));
+        assert_eq!(space.take(256, FRONT), Some((0, true)));
         assert_eq!(space.take(256, End::Back), Some((768, true)));
         space.give(0, 256);
         space.give(768, 256);
         // Of each, a part was taken before.
-        assert_eq!(space.take(320, End::Front), Some((0, false)));
+        assert_eq!(space.take(320, FRONT), Some((0, false)));
         assert_eq!(space.take(320, End::Back), Some((704, false)));
         assert_eq!(space.take(384, End::Back), Some((320, true)));
         space.give(0, 1024);
-        for end in [End::Front, End::Back] {
+        for end in [FRONT, End::Back] {
             assert!(!space.take(64, end).unwrap().1);
         }
+    }
+
+    #[test]
+    fn what_is_to_stand_behind_a_place_does_while_there_is_room() {
+        let mut space = FreeSpace::new(0, 1024);
+        let behind = |from| End::Front { from };
+        assert_eq!(space.take(64, behind(256)), Some((256, true)));
+        assert_eq!(space.take(64, behind(256)), Some((320, true)));
+        assert_eq!(space.take(64, FRONT), Some((0, false)));
+        space.give(256, 64);
+        assert_eq!(space.take(64, behind(256)), Some((256, false)));
+        assert_eq!(space.take(704, behind(512)), None);
+        assert_eq!(space.take(128, behind(960)), Some((64, false)));
+        assert_eq!(space.take(64, behind(u64::MAX)), Some((192, false)));
     }
 }

@@ -325,6 +325,9 @@ fn find_blocks(
     if !merged.value.blocks_differ() {
         return Ok(Column::Uniform(block.place()));
     }
+    // So that those of the next window stand at one place again.
+    let control = &comm.team().fabric.control;
+    control.go_on_behind(merged.value.highest_block(), block.len());
     let all = merged.gather(block.place())?;
     match (0..).zip(&all).find(|&(_, &place)| !may_be_block(place)) {
         None => Ok(Column::PerRank(all.into())),

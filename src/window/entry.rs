@@ -181,7 +181,9 @@ mod tests {
             let of_first = first.then(|| Window::allocate(&part, 64, 1, &Info::new()).unwrap());
             let apart = make();
             assert!(matches!(&apart.parts.blocks, Column::PerRank(_)));
-            for window in [window, more, apart].into_iter().chain(of_first) {
+            let next = make();
+            assert!(matches!(&next.parts.blocks, Column::Uniform(_)));
+            for window in [window, more, apart, next].into_iter().chain(of_first) {
                 window.free().unwrap();
             }
         };

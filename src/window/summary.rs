@@ -80,6 +80,10 @@ impl Summary {
         lowest != highest
     }
 
+    pub(super) fn highest_block(&self) -> u64 {
+        self.blocks[1]
+    }
+
     /// Whether all ranks that are named are among so many.
     pub(super) fn names_ranks_below(&self, size: u32) -> bool {
         let named = [&self.sizes, &self.units].map(|one| one.other_rank);
