@@ -59,14 +59,30 @@ impl Provider for RdmaDevices {
 
 fn read() -> Vec<RdmaDevice> {
     let mut devices = rdma::read(Path::new(rdma::CLASS));
-    // To ask, a device has to be opened, which takes milliseconds, and of a single one changes no choice. Those of an agent's
-    // atomics need none.
-    if devices.len() > 1 && !matches!(AtomicsSetting::from_env(), Ok(AtomicsSetting::Agent)) {
+    // To ask, a device has to be opened, which takes milliseconds, and of a single one changes no choice.
+    if devices.len() > 1 {
+        let by_agent = matches!(AtomicsSetting::from_env(), Ok(AtomicsSetting::Agent));
         for device in &mut devices {
-            device.atomics = has_atomics(&device.name);
+            ask(device, has_atomics, by_agent);
         }
     }
     devices
+}
+
+/// Notes what the choice has to know of a device that it has to open for that. `by_agent`: nobody uses its atomics.
+fn ask(
+    device: &mut RdmaDevice,
+    has_atomics: impl FnOnce(&str) -> Result<Option<bool>>,
+    by_agent: bool,
+) {
+    match has_atomics(&device.name) {
+        Ok(found) => device.atomics = found.filter(|_| !by_agent),
+        Err(error) => {
+            let device_name = device.name.as_str();
+            tracing::warn!(device = device_name, %error, "an RDMA device cannot be opened, and is chosen last");
+            device.fails_to_open = true;
+        }
+    }
 }
 
 fn choose(spec: &str, devices: &[RdmaDevice], seat: &Seat) -> Result<Choice> {
@@ -202,13 +218,14 @@ fn limits(choice: &Choice) -> Option<VerbsLimits> {
 }
 
 #[cfg(feature = "verbs")]
-fn has_atomics(device: &str) -> Option<bool> {
-    crate::verbs::has_atomics(device)
+fn has_atomics(device: &str) -> Result<Option<bool>> {
+    crate::verbs::has_atomics(device).map(Some)
 }
 
+/// Nobody can tell.
 #[cfg(not(feature = "verbs"))]
-fn has_atomics(_: &str) -> Option<bool> {
-    None
+fn has_atomics(_: &str) -> Result<Option<bool>> {
+    Ok(None)
 }
 
 #[cfg(not(feature = "verbs"))]
@@ -254,6 +271,33 @@ mod tests {
         };
         assert!(reason(0).starts_with("this build has no verbs provider; mlx5_0 port 1 is DOWN"));
         assert_eq!(reason(1), NO_PROVIDER);
+    }
+
+    #[test]
+    fn a_device_that_cannot_be_opened_is_chosen_last() {
+        let mut device = devices().pop().unwrap();
+        ask(&mut device, |_| Ok(Some(false)), true);
+        assert_eq!((device.atomics, device.fails_to_open), (None, false));
+        ask(&mut device, |_| Ok(Some(false)), false);
+        assert_eq!((device.atomics, device.fails_to_open), (Some(false), false));
+        let mut other = devices().pop().unwrap();
+        other.name = "mlx5_0".to_owned();
+        let refused = |name: &str| {
+            let device = name.to_owned();
+            Err(Error::NoAtomics { device })
+        };
+        ask(&mut other, refused, false);
+        assert!(other.fails_to_open);
+        let both = [other, device];
+        let choice = choose("verbs", &both, &Seat::default()).unwrap();
+        assert_eq!(choice.device, "mlx5_1");
+        let alone = choose("verbs", &both[..1], &Seat::default()).unwrap();
+        assert_eq!(alone.device, "mlx5_0", "opening it says what is wrong");
+        let why = rdma::standings(&both, &Selector::default(), &Seat::default());
+        assert_eq!(
+            why[1].words,
+            "not chosen: it cannot be opened, and mlx5_1 can"
+        );
     }
 
     /// The last device, with atomics of this scope.

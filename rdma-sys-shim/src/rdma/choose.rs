@@ -197,8 +197,10 @@ impl Search<'_> {
         let candidate = |port: &Port| {
             let choice = self.port(device, port, subnet)?;
             let fabric = self.seat.fabric(port, &choice);
+            let is_elsewhere = choice.gid.as_ref().is_some_and(|gid| !self.is_here(gid));
+            let nearness = &self.seat.nearness;
             Ok(Candidate {
-                merit: Merit::new(device, port, fabric, &self.seat.nearness),
+                merit: Merit::new(device, port, is_elsewhere, fabric, nearness),
                 choice,
             })
         };

@@ -64,12 +64,14 @@ impl Seat {
     }
 }
 
-/// What a port is worth; the least is the best. Real hardware comes before devices that the kernel emulates, then
-/// a device with atomics, the faster one, InfiniBand before Ethernet, a known fabric in an order that is the same on
+/// What a port is worth; the least is the best. What can be opened comes first, then a port whose GID is of this network
+/// namespace, real hardware before devices that the kernel emulates, a device with atomics, the faster one, InfiniBand before Ethernet, a known fabric in an order that is the same on
 /// all hosts, and the nearer one. The fabric comes before the distance, because ranks of two sockets may be near to
 /// ports that do not reach each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Merit {
+    fails_to_open: bool,
+    is_elsewhere: bool,
     emulated: bool,
     lacks_atomics: bool,
     speed: Reverse<u64>,
@@ -86,13 +88,17 @@ enum Fabric {
 }
 
 impl Merit {
+    /// `is_elsewhere`: its GID is of another network namespace.
     pub(super) fn new(
         device: &RdmaDevice,
         port: &Port,
+        is_elsewhere: bool,
         fabric: Option<u128>,
         nearness: &Nearness,
     ) -> Self {
         Self {
+            fails_to_open: device.fails_to_open,
+            is_elsewhere,
             emulated: device.emulated,
             lacks_atomics: device.atomics == Some(false),
             speed: Reverse(port.speed()),
@@ -152,6 +158,12 @@ impl Candidate {
             format!("chosen in turn: as good as {than}, with which the ranks of a host share it")
         } else if mine == its {
             format!("not chosen: as good as {than}, but not known to be on the same network")
+        } else if mine.fails_to_open != its.fails_to_open {
+            format!("not chosen: it cannot be opened, and {than} can")
+        } else if mine.is_elsewhere != its.is_elsewhere {
+            format!(
+                "not chosen: its GIDs are of other network namespaces, and one of {than} is of this one"
+            )
         } else if mine.emulated != its.emulated {
             format!("not chosen: the kernel emulates it, and {than} is hardware")
         } else if mine.lacks_atomics != its.lacks_atomics {

@@ -21,6 +21,8 @@ pub struct RdmaDevice {
     pub iwarp: bool,
     /// Whether it has atomics of eight bytes. The kernel's files do not say; the verbs library does.
     pub atomics: Option<bool>,
+    /// Whether the verbs library could not open it, when it was asked.
+    pub fails_to_open: bool,
     /// Its ports, by number.
     pub ports: Vec<Port>,
 }

@@ -54,6 +54,7 @@ fn device(path: &Path, name: String) -> RdmaDevice {
         numa_node: text(&path.join("device/numa_node")).and_then(|node| node.parse().ok()),
         iwarp: text(&path.join("node_type")).is_some_and(|kind| kind.starts_with("4:")),
         atomics: None,
+        fails_to_open: false,
         ports,
     }
 }

@@ -14,9 +14,12 @@ pub(crate) fn atomic_scope(device: &Context) -> Option<AtomicDomain> {
     scope(device.attributes().atomic_cap, device.pci_atomics())
 }
 
-/// Whether the device of this name has atomics; `None` where it cannot be asked.
-pub(crate) fn has_atomics(device: &str) -> Option<bool> {
-    Some(Context::open(device).ok()?.has_atomics())
+/// Whether the device of this name has atomics.
+///
+/// # Errors
+/// It cannot be opened.
+pub(crate) fn has_atomics(device: &str) -> Result<bool> {
+    Ok(Context::open(device)?.has_atomics())
 }
 
 fn scope(said: ffi::ibv_atomic_cap, by_bus: ffi::ibv_pci_atomic_caps) -> Option<AtomicDomain> {

@@ -31,6 +31,7 @@ fn device(name: &str, ports: Vec<Port>) -> RdmaDevice {
         numa_node: None,
         iwarp: false,
         atomics: None,
+        fails_to_open: false,
         ports,
     }
 }

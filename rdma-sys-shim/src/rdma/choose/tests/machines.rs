@@ -362,6 +362,22 @@ fn gids_of_other_network_namespaces_come_last() {
 }
 
 #[test]
+fn a_port_whose_gids_are_all_of_other_network_namespaces_comes_after_others() {
+    let machine = with_gids(&[("::ffff:192.0.2.1", "veth7")], &["lo", "net_rxe0"]);
+    machine.soft_roce("rxe0");
+    let taken = || machine.taken(&[0], 0);
+    assert_eq!(taken(), "rxe0");
+    let seat = Seat::read(machine.0.path(), &[0]);
+    let why = standings(&machine.devices(), &Selector::default(), &seat);
+    assert_eq!(
+        why[1].words,
+        "not chosen: its GIDs are of other network namespaces, and one of rxe0 is of this one"
+    );
+    machine.put("/proc/net/dev", "veth7: 0 0\nnet_rxe0: 0 0\n");
+    assert_eq!(taken(), "mlx5_0");
+}
+
+#[test]
 fn a_subnet_that_is_named_restricts_the_choice() {
     let table = [
         ("::ffff:10.1.0.1", "eth0"),
