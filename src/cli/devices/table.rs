@@ -23,6 +23,12 @@ pub(super) fn format(rows: &[DeviceRow]) -> String {
         {
             let _ = writeln!(text, "  {line}");
         }
+        if row.agent_atomics {
+            let _ = writeln!(
+                text,
+                "  a thread of the target carries out its atomics, so that hosts have to reach each other by TCP, too"
+            );
+        }
         if let Some(choice) = choice(row) {
             let _ = writeln!(text, "  {choice}");
         }

@@ -212,10 +212,15 @@ fn whose_atomics_a_device_has_is_shown() {
         "{text}"
     );
     assert_eq!(agent, false);
+    assert!(!text.contains("by TCP, too"), "{text}");
     devices[2].agent_atomics = true;
     let (text, agent) = shown(devices);
     assert!(
         text.contains("8/16/32/64 bit, by an agent over TCP"),
+        "{text}"
+    );
+    assert!(
+        text.contains("so that hosts have to reach each other by TCP, too"),
         "{text}"
     );
     assert_eq!(agent, true);

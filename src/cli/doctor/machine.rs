@@ -93,8 +93,8 @@ impl Machine {
 pub(super) struct Probes {
     /// Whether this build has the verbs provider.
     pub(super) verbs: bool,
-    /// The RDMA devices that say of themselves that they have no atomics.
-    pub(super) without_atomics: Vec<String>,
+    /// What RDMA devices say of themselves.
+    pub(super) asked: Vec<Asked>,
     pub(super) attach: rdma_sys_shim::Result<()>,
     pub(super) mapping: rdma_sys_shim::Result<()>,
     /// The addresses of the device tcp, or why it cannot be opened.
@@ -106,10 +106,14 @@ pub(super) struct Probes {
 }
 
 impl Probes {
+    pub(super) fn asked(&self, device: &str) -> Option<&Asked> {
+        self.asked.iter().find(|asked| asked.device == device)
+    }
+
     pub(super) fn take(wanted: &Wanted) -> Self {
         Self {
             verbs: rdma_sys_shim::has_verbs(),
-            without_atomics: without_atomics(),
+            asked: asked(),
             attach: probe::cross_memory_attach(),
             mapping: probe::mapping(),
             tcp: tcp(wanted),
@@ -120,10 +124,28 @@ impl Probes {
     }
 }
 
-fn without_atomics() -> Vec<String> {
-    let devices = REGISTRY.list().into_iter().filter_map(|info| info.rdma);
-    let lacking = devices.filter(|device| device.atomics == Some(false));
-    lacking.map(|device| device.name).collect()
+/// What an RDMA device said when it was asked.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Asked {
+    pub(super) device: String,
+    /// Of those that were asked before the choice.
+    pub(super) lacks_atomics: bool,
+    pub(super) fails_to_open: bool,
+    /// Whether an agent carries out its atomics.
+    pub(super) atomics_by_agent: bool,
+}
+
+fn asked() -> Vec<Asked> {
+    let asked = REGISTRY.list().into_iter().filter_map(|info| {
+        let device = info.rdma?;
+        Some(Asked {
+            lacks_atomics: device.atomics == Some(false),
+            fails_to_open: device.fails_to_open,
+            atomics_by_agent: info.agent_atomics,
+            device: device.name,
+        })
+    });
+    asked.collect()
 }
 
 /// Opens the device tcp, and says which addresses peers are told; or why not.

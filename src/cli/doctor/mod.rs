@@ -62,8 +62,10 @@ pub(super) fn run(args: &Args) -> ExitCode {
 fn examine(machine: &Machine, probes: &Probes, wanted: &Wanted) -> Vec<Finding> {
     let mut devices = machine.rdma_devices();
     for device in &mut devices {
-        let lacking = probes.without_atomics.contains(&device.name);
-        device.atomics = lacking.then_some(false);
+        if let Some(asked) = probes.asked(&device.name) {
+            device.atomics = asked.lacks_atomics.then_some(false);
+            device.fails_to_open = asked.fails_to_open;
+        }
     }
     let missing = wanted.missing(&devices);
     let mut findings = rdma::check(machine, probes, &devices, wanted, missing);

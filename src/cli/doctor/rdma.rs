@@ -75,6 +75,13 @@ pub(super) fn check(
             .is_ok_and(|choice| choice.device == device.name);
         let used = if picked { missing } else { level };
         findings.push(device_file(machine, device, used));
+        if picked
+            && probes
+                .asked(&device.name)
+                .is_some_and(|asked| asked.atomics_by_agent)
+        {
+            findings.push(agent_atomics(probes, device, missing));
+        }
         let numbers = device.ports.iter().map(|port| port.number);
         for number in numbers.filter(|&n| selector.port.is_none_or(|port| port == n)) {
             let here = Selector {
@@ -203,6 +210,27 @@ fn device_file(machine: &Machine, device: &RdmaDevice, level: Level) -> Finding 
         format!("{path} of {name}: {error}"),
         Some(remedy),
     )
+}
+
+/// What it means that a thread of the target carries out the device's atomics: the hosts have to reach each other by TCP, too.
+fn agent_atomics(probes: &Probes, device: &RdmaDevice, level: Level) -> Finding {
+    const CHECK: &str = "atomics";
+    let said = format!(
+        "a thread of the target carries out those of {}, over TCP",
+        device.name
+    );
+    match &probes.tcp {
+        Ok(_) => Finding::ok(
+            CHECK,
+            format!("{said}, so that hosts have to reach each other by TCP, too"),
+        ),
+        Err(error) => Finding::bad(
+            level,
+            CHECK,
+            format!("{said}, which cannot be used: {error}"),
+            Some("see docs/tcp.md".to_owned()),
+        ),
+    }
 }
 
 /// What there is to say of a port: `found` is what the rule finds on it, `level` how bad it is if

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::super::screen::json_lines;
 use super::finding::{self, Finding, Level, bytes, exit_code};
-use super::machine::{Machine, Probes};
+use super::machine::{Asked, Machine, Probes};
 use super::wanted::Wanted;
 
 const GIDS: &str = "/sys/class/infiniband/rxe0/ports/1";
@@ -45,7 +45,7 @@ impl Fake {
             root: tempfile::tempdir().unwrap(),
             probes: Probes {
                 verbs: true,
-                without_atomics: Vec::new(),
+                asked: Vec::new(),
                 attach: Ok(()),
                 mapping: Ok(()),
                 tcp: Ok(vec!["eth0: 192.0.2.1/24".to_owned()]),

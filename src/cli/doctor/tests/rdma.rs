@@ -26,6 +26,28 @@ fn a_port_that_is_down_is_a_failure_if_it_is_named_and_else_a_warning() {
 }
 
 #[test]
+fn atomics_by_an_agent_need_tcp() {
+    let mut fake = Fake::good();
+    fake.probes.asked = vec![Asked {
+        device: "rxe0".to_owned(),
+        atomics_by_agent: true,
+        ..Asked::default()
+    }];
+    let found = |fake: &Fake, spec| {
+        let report = fake.examine(spec);
+        let finding = report.only("atomics");
+        (finding.level, finding.found.clone())
+    };
+    let said = "a thread of the target carries out those of rxe0, over TCP";
+    let other = format!("{said}, so that hosts have to reach each other by TCP, too");
+    assert_eq!(found(&fake, "rxe0"), (Level::Ok, other));
+    fake.probes.tcp = Err("no interface is up".to_owned());
+    let other = format!("{said}, which cannot be used: no interface is up");
+    assert_eq!(found(&fake, ""), (Level::Warning, other.clone()));
+    assert_eq!(found(&fake, "verbs"), (Level::Failure, other));
+}
+
+#[test]
 fn a_port_without_a_gid_is_a_failure() {
     let fake = Fake::good();
     fake.remove(&format!("{GIDS}/gids"));
@@ -134,7 +156,11 @@ fn a_device_with_atomics_is_the_one_that_is_judged() {
     );
     fake.remove("/dev/infiniband/uverbs1");
     assert_eq!(exit_code(&fake.examine("verbs").0), 0, "rxe0 is used");
-    fake.probes.without_atomics = vec!["rxe0".to_owned()];
+    fake.probes.asked = vec![Asked {
+        device: "rxe0".to_owned(),
+        lacks_atomics: true,
+        ..Asked::default()
+    }];
     let text = text(&fake.examine("verbs").0);
     let line = "FAILURE  device file: /dev/infiniband/uverbs1 of rxe1: ";
     assert!(text.contains(line), "{text}");
