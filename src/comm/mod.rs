@@ -465,7 +465,7 @@ impl Communicator {
 
     /// What a rank told in a collective makes no sense. Other ranks may go on: they are told.
     #[cold]
-    fn garbled(&self, operation: &'static str, rank: u32, what: &'static str) -> Error {
+    pub(crate) fn garbled(&self, operation: &'static str, rank: u32, what: &'static str) -> Error {
         let team = self.team();
         (team.context).abort_everywhere(AbortCause::FoundGarbled);
         let rank = team.world_rank(rank).0;

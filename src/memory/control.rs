@@ -100,7 +100,8 @@ impl Segment {
     /// `reserved`: bytes at the start that nobody takes.
     fn new(device: &dyn Device, number: u64, reserved: u64, len: u64) -> Result<Self> {
         let region = device.allocate(len as usize, LINE as usize)?;
-        let free = FreeSpace::new(reserved.next_multiple_of(LINE), region.len() as u64);
+        let end = region.len() as u64 / LINE * LINE;
+        let free = FreeSpace::new(reserved.next_multiple_of(LINE), end);
         Ok(Self {
             number,
             region,

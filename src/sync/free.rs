@@ -3,13 +3,14 @@
 use crate::comm::Purpose;
 use crate::error::{Error, Result};
 use crate::peers::not_forked;
+use crate::terms::Flavor;
 use crate::window::Window;
 
 impl Window {
     /// Collective. Frees the window, and its memory if the library allocated it; what is attached is
     /// detached. First deletes this rank's attributes, then waits for all ranks, unless all gave the
-    /// hint `no_locks`, sizes and displacement units are the same on all, and the memory is not one segment of all:
-    /// then the program sees to it that no operation on this rank's memory is still to come, by a fence or by `wait`
+    /// hint `no_locks`, sizes and displacement units are the same on all, and the window is not a shared one: then the program sees to
+    /// it that no operation on this rank's memory is still to come, nor a `shared_query` of it, by a fence or by `wait`
     /// (MPI-4.1, section 12.2.5, `MPI_Win_free`).
     ///
     /// # Errors
@@ -25,9 +26,9 @@ impl Window {
     /// this rank may try again, while the others wait. A rank died or left, or is in a fence: then
     /// the window can do nothing that is collective any more, and is best leaked.
     pub fn try_free(self) -> std::result::Result<(), (Box<Self>, Error)> {
-        // A segment of all ranks goes with the first of them. And what a rank says of its part stands in its block:
-        // where that differs, others may read it at any time, and not only when they access the memory.
-        let waits = !self.refuses_locks || self.is_segment() || self.parts.differ();
+        // A segment of all ranks goes with the first of them. And what a rank says of its part stands in its block: where
+        // that differs, or the memory is shared, others may read it at any time, and not only when they access the memory.
+        let waits = !self.refuses_locks || self.flavor() == Flavor::Shared || self.parts.differ();
         match self.prepare_to_free(waits) {
             Ok(()) => {
                 self.give_back();

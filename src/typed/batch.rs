@@ -59,10 +59,11 @@ impl<'op, T: Element> AllTargets<'op, T> {
         self.raw.ranks()
     }
 
-    /// Local. How many elements a rank's part has.
+    /// How many elements a rank's part has. Local where all have as many, and once this rank has accessed the part;
+    /// else one-sided.
     ///
     /// # Errors
-    /// `rank` is not a rank of the window.
+    /// `rank` is not a rank of the window; it has to be asked, and died or left.
     pub fn len_of(&self, rank: impl IntoRank) -> Result<usize> {
         len_of::<T>(self.raw, rank)
     }

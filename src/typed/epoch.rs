@@ -264,10 +264,11 @@ impl<T: Element, Mode> Epoch<'_, '_, T, Mode> {
         self.state.raw.ranks()
     }
 
-    /// Local. How many elements a rank's part has.
+    /// How many elements a rank's part has. Local where all have as many, and once this rank has accessed the part;
+    /// else one-sided.
     ///
     /// # Errors
-    /// `rank` is not a rank of the window.
+    /// `rank` is not a rank of the window; it has to be asked, and died or left.
     pub fn len_of(&self, rank: impl IntoRank) -> Result<usize> {
         len_of::<T>(self.state.raw, rank)
     }

@@ -21,7 +21,7 @@ use super::{Epochs, Info, RankParts, Window, WindowMemory};
 use crate::comm::{Barrier, Communicator, Merged, Team, barrier_bytes, merge_bytes};
 use crate::datatype::AtomicWidths;
 use crate::diagnostics::{self, Counters};
-use crate::error::{AbortCause, Error, Misuse, PeerError, Result};
+use crate::error::{Error, Misuse, Result};
 use crate::memory::columns::Column;
 use crate::memory::control::{ControlBlock, may_be_block};
 use crate::memory::in_flight::{self, InFlightFlags};
@@ -297,7 +297,8 @@ fn exchange(
     let settled = merged.and_then(|mut merged| {
         let all = merged.value;
         if !all.names_ranks_below(comm.size()) {
-            return Err(garbled(comm, operation, comm.rank()));
+            let what = "what another rank passed on as the value";
+            return Err(comm.garbled(operation, comm.rank(), what));
         }
         let blocks = find_blocks(comm, operation, &mut merged, &own.block)?;
         settle_hints(comm, created, &mut merged, &mut own.hints)?;
@@ -331,7 +332,7 @@ fn find_blocks(
     let all = merged.gather(block.place())?;
     match (0..).zip(&all).find(|&(_, &place)| !may_be_block(place)) {
         None => Ok(Column::PerRank(all.into())),
-        Some((rank, _)) => Err(garbled(comm, operation, rank)),
+        Some((rank, _)) => Err(comm.garbled(operation, rank, "the part of the window")),
     }
 }
 
@@ -357,17 +358,6 @@ fn settle_hints(
         hints.log_differences(created.flavor, all);
     }
     Ok(())
-}
-
-/// The error of a rank that was told what cannot be. Others may have been told something else, and think that the window
-/// exists.
-#[cold]
-fn garbled(comm: &Communicator, operation: &'static str, rank: u32) -> Error {
-    let team = comm.team();
-    (team.context).abort_everywhere(AbortCause::FoundGarbled);
-    let rank = team.world_rank(rank).0;
-    let what = "the part of the window";
-    Error::new(operation, PeerError::Garbled { rank, what })
 }
 
 /// How all ranks get at each other's words.

@@ -7,9 +7,10 @@ use rdma_sys_shim::RemoteRegion;
 
 use super::layout::{ENTRY_AT, ENTRY_WORDS};
 use super::{Window, WindowMemory};
-use crate::error::{Error, PeerError, Result};
+use crate::error::{Error, Misuse, PeerError, Result};
 use crate::memory::control::ControlBlock;
 use crate::memory::remote::RemoteMemory;
+use crate::peers::not_forked;
 use crate::terms::{Aim, WorldRank};
 
 const _: () = assert!(size_of::<Entry>() == 8 * ENTRY_WORDS);
@@ -68,6 +69,10 @@ impl Window {
         match self.targets[aim.rank as usize].route() {
             Some(route) => Ok(route.entry),
             None => aim.aside(|aim| {
+                not_forked(aim.operation)?;
+                if self.context().has_left_itself() {
+                    return Err(Error::new(aim.operation, Misuse::JobLeft));
+                }
                 let read = || {
                     let (memory, block) = self.block_of(aim.rank)?;
                     self.read_entry(aim.rank, &memory, block)

@@ -40,7 +40,7 @@ pub(super) const KEYS: [&str; 12] = [
 ///
 /// | key | values (default first) | effect |
 /// |---|---|---|
-/// | `no_locks` * | `false`, `true` | locks are errors (not under an MPI, where the log tells of the first), and `free` does not wait for the others, but for windows whose memory is one segment of all, and those in which sizes or displacement units differ. The lock words stay, a line of 64 bytes: they are laid out before the ranks have told each other |
+/// | `no_locks` * | `false`, `true` | locks are errors (not under an MPI, where the log tells of the first), and `free` does not wait for the others, but for shared windows, and those in which sizes or displacement units differ. The lock words stay, a line of 64 bytes: they are laid out before the ranks have told each other |
 /// | `accumulate_ordering` * | `rar,raw,war,waw`, a part of it, `none` | which accumulates of one origin on one element keep their order. All do, whatever it says: the order that the memory or one connection gives costs nothing |
 /// | `accumulate_ops` * | `same_op_no_op`, `same_op` | recorded only: the path of an accumulate does not depend on its operation, so that the promise makes nothing faster |
 /// | `mpi_accumulate_granularity` * | `0` (the library chooses), or bytes | accumulates of smaller types take a lock at the target instead of one atomic for each element: many at once are faster, one is slower |

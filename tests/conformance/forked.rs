@@ -19,6 +19,7 @@ pub(crate) const CASES: &[Case] = cases!["forked":
     requests_are_their_parents @ [2],
     a_child_ends_no_job @ [2],
     a_child_drops_what_it_inherited @ [2],
+    what_others_say_of_their_parts @ [2],
 ];
 
 type Call = (&'static str, Result<()>);
@@ -58,6 +59,23 @@ fn refused_in_child(what: &str, calls: impl FnOnce() -> Vec<Call>) -> Outcome {
     })?;
     check_eq!(status, 0, "{what}: the child's status");
     Ok(())
+}
+
+/// Where it differs, it has to be asked for.
+fn what_others_say_of_their_parts(job: &Job) -> Outcome {
+    let rank = job.world().rank();
+    let (size, unit) = (64 * (1 + rank as usize), 1 + u64::from(rank));
+    let window = Window::allocate(job.world(), size, unit, &Info::new())?;
+    let other = 1 - rank;
+    refused_in_child("parts that differ", || {
+        vec![
+            ("size_of", window.size_of(other).map(drop)),
+            ("disp_unit_of", window.disp_unit_of(other).map(drop)),
+        ]
+    })?;
+    check_eq!(window.size_of(other)?, 64 * (1 + u64::from(other)));
+    check_eq!(window.disp_unit_of(other)?, 1 + u64::from(other));
+    Ok(window.free()?)
 }
 
 fn synchronisations(window: &Window, group: &Group) -> Vec<Call> {

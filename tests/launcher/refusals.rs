@@ -108,7 +108,7 @@ fn limits_are_named() {
 
 fn control_memory_runs_out_with_an_error() {
     let mut command = role(2, &["--device", "soft"], "control-full");
-    let done = run(command.env("TRANSOM_CONTROL_BYTES", "200000")).expect(0);
+    let done = run(command.env("TRANSOM_CONTROL_BYTES", "200001")).expect(0);
     assert_eq!(done.text().lines().count(), 2, "{}", done.text());
     assert!(
         done.text().contains("TRANSOM_CONTROL_BYTES"),
