@@ -10,14 +10,15 @@
 //! A rank joins if it does not get the lock at once. It is the first when as many have passed as had joined before it. The
 //! first alone asks for the lock word, and passes when it has the lock. Each other one looks at the counts, seldom.
 //!
-//! The queue only says who asks when: who holds the lock is for the lock word alone, so that a count that is read torn does no
-//! harm. A bit of the lock word reserves it for the first, so that ranks which come meanwhile join the queue, too. A rank that
+//! The queue only says who asks when: who holds the lock is for the lock word alone. So a count that is read torn does no
+//! harm: a rank that takes itself for the first too early passes early, and those that it left behind find themselves first, too. A bit of the lock word reserves it for the first, so that ranks which come meanwhile join the queue, too. A rank that
 //! finds the lock free and not reserved yet takes it: that helps all where the first has to wait for a processor.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
+use crate::liveness::Awaited;
 use crate::memory::remote::RemoteWord;
 use crate::memory::word::LockWord;
 use crate::wait::Verdict;
@@ -32,8 +33,10 @@ static PASSED_LAST: u64 = 1_u64.wrapping_sub(1 << JOINED_SHIFT);
 const ROUND_TRIPS: u32 = 2;
 /// The longest pause between two looks, for each rank ahead.
 const LONGEST_PAUSE: Duration = Duration::from_millis(1);
+/// The longest pause of a rank that waits for a shared lock.
+const LONGEST_OF_READERS: Duration = Duration::from_millis(50);
 
-impl OnTarget<'_> {
+impl<'w> OnTarget<'w> {
     /// Waits for the lock in `word`, which is reached through the device, and whose value `mine` says that this rank holds it.
     /// `reserved`: the bit that reserves it. `check`: whether a wait for it can still end.
     pub(crate) fn wait_in_queue<'c>(
@@ -48,24 +51,38 @@ impl OnTarget<'_> {
         let queue = word.behind(QUEUE_BEHIND);
         let asked = Instant::now();
         let mut place = Place::join(&queue).map_err(stranded)?;
+        let passes = place.passes();
         let pace = Pace::new(asked.elapsed(), LONGEST_PAUSE);
-        let hasty_check = || {
-            pace.hasten();
-            check()
+        let mut wait = || {
+            while place.ahead > 0 {
+                pace.put_off(place.ahead);
+                let has_moved = || match pace.is_due() {
+                    true => place.moves(&queue, &pace).map_err(stranded),
+                    false => Ok(false),
+                };
+                // Any rank may be ahead.
+                let check = || pace.hastened(check().and_then(|()| self.check_all()));
+                // With new patience each time that one has passed.
+                patience.wait(has_moved, check)?;
+            }
+            let first = First::new(mine, reserved);
+            patience.wait(|| first.tries(word).map_err(stranded), &check)
         };
-        while place.ahead > 0 {
-            pace.put_off(place.ahead);
-            let has_moved = || match pace.is_due() {
-                true => place.moves(&queue, &pace).map_err(stranded),
-                false => Ok(false),
-            };
-            // With new patience each time that one has passed.
-            patience.wait(has_moved, hasty_check)?;
-        }
-        let first = First::new(mine, reserved);
-        let result = patience.wait(|| first.tries(word).map_err(stranded), &check);
-        let posted = queue.post_add(place.passes());
+        let result = wait();
+        // Also where the wait failed: else those behind would wait for this rank.
+        let posted = queue.post_add(passes);
         result.and(posted.map_err(stranded))
+    }
+
+    /// Whether all ranks of the window live.
+    fn check_all(self) -> Verdict<'w> {
+        let group = &self.window.team.group;
+        let awaited = Awaited::AnyOf {
+            ranks: &|index| group.in_world(index),
+            excused: &|_, left| left,
+            surely: None,
+        };
+        self.window.check(self.aim.operation, awaited)
     }
 
     /// Waits until `tried` says that it has the lock, which is reached through the device and which many may get at once. With
@@ -80,7 +97,8 @@ impl OnTarget<'_> {
             return Ok(());
         }
         let round_trip = asked.elapsed();
-        let pace = Pace::new(round_trip, self.window.ranks() * round_trip);
+        let longest = (self.window.ranks() * round_trip).min(LONGEST_OF_READERS);
+        let pace = Pace::new(round_trip, longest);
         let has_it = || {
             if !pace.is_due() {
                 return Ok(false);
@@ -88,10 +106,7 @@ impl OnTarget<'_> {
             pace.put_off(1);
             tried()
         };
-        let check = || {
-            pace.hasten();
-            check()
-        };
+        let check = || pace.hastened(check());
         self.window.context().patience().wait(has_it, check)
     }
 }
@@ -130,6 +145,12 @@ impl First {
     }
 }
 
+/// How many ranks are before the one with this number, after so many have passed; none if others have passed in its place.
+fn ahead(number: u32, passed: u32) -> u32 {
+    let ahead = number.wrapping_sub(passed);
+    if ahead.cast_signed() < 0 { 0 } else { ahead }
+}
+
 /// A rank's place in the queue.
 #[derive(Debug)]
 struct Place {
@@ -144,13 +165,13 @@ impl Place {
         let number = (counts >> JOINED_SHIFT) as u32;
         Ok(Self {
             number,
-            ahead: number.wrapping_sub(counts as u32),
+            ahead: ahead(number, counts as u32),
         })
     }
 
     /// Looks at the counts: whether ranks have passed since the last look.
     fn moves(&mut self, queue: &impl LockWord, pace: &Pace) -> Result<bool> {
-        let ahead = self.number.wrapping_sub(queue.load()? as u32);
+        let ahead = ahead(self.number, queue.load()? as u32);
         let moved = ahead < self.ahead;
         match moved {
             true => {
@@ -206,9 +227,12 @@ impl Pace {
         self.pause.set(self.shortest);
     }
 
-    /// Asks at once, as whoever has checked has to.
-    pub(super) fn hasten(&self) {
-        self.due.set(Instant::now());
+    /// Asks at once after a check that found a reason why the wait cannot end: what is awaited may have happened before.
+    fn hastened<'c>(&self, verdict: Verdict<'c>) -> Verdict<'c> {
+        if verdict.is_err() {
+            self.due.set(Instant::now());
+        }
+        verdict
     }
 }
 
@@ -297,11 +321,10 @@ mod tests {
             number: 0x103,
             ahead: 4,
         };
-        for torn in [0x003, 0x1ff] {
-            let queue = Counts(AtomicU64::new(torn));
-            assert!(!place.moves(&queue, &pace()).unwrap());
-            assert_eq!(place.ahead, 4);
-        }
+        let mut moves = |torn| place.moves(&Counts(AtomicU64::new(torn)), &pace()).unwrap();
+        assert!(!moves(0x003));
+        assert!(moves(0x1ff), "one that is far behind passed too early");
+        assert_eq!(place.ahead, 0);
     }
 
     #[test]
@@ -317,7 +340,6 @@ mod tests {
         assert_eq!(pace.pause.get(), Duration::from_micros(20));
         pace.put_off(1_000_000);
         assert!(!pace.is_due());
-        pace.hasten();
-        assert!(pace.is_due());
+        assert!(pace.hastened(Ok(())).is_ok() && !pace.is_due());
     }
 }
