@@ -221,9 +221,6 @@ impl Patience {
             AssistEnd::Asked => (true, 0),
             AssistEnd::Idle => (false, YIELDS),
         };
-        if let (Some(assist), false) = (&mut assist, was_asked) {
-            assist.withdraw();
-        }
         for _ in 0..yields {
             if self.snatch(done)? {
                 return Ok(());
@@ -302,11 +299,7 @@ impl Patience {
         if !was_asked && !assist.take_call() {
             return Ok(None);
         }
-        let lent = assist::lend(assist, true, done)?;
-        if lent == AssistEnd::Idle {
-            assist.withdraw();
-        }
-        Ok(Some(lent))
+        assist::lend(assist, true, done).map(Some)
     }
 
     /// Tries as long as it spins; whether `done` said true.

@@ -35,8 +35,21 @@ pub(super) fn lend(
     done: &mut dyn FnMut() -> Result<bool>,
 ) -> Result<AssistEnd> {
     // The first look at the slots may take longer than a request waits, where others have their lines.
-    let mut is_asked = assist.serve();
+    let is_asked = assist.serve();
     assist.lend();
+    let end = serve(assist, is_asked, was_asked, done);
+    // Meanwhile the caller may do something that takes long.
+    assist.withdraw();
+    end
+}
+
+/// As [`lend`], where peers know of it.
+fn serve(
+    assist: &Assist,
+    mut is_asked: bool,
+    was_asked: bool,
+    done: &mut dyn FnMut() -> Result<bool>,
+) -> Result<AssistEnd> {
     let begun = Instant::now();
     let mut asked = begun;
     let mut idle = if was_asked { IDLE_ONCE_ASKED } else { IDLE };
