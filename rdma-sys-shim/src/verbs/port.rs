@@ -1,6 +1,6 @@
 //! Ports, and the way from one to another.
 
-use super::objects::{AddressVector, Qos};
+use super::objects::{AddressVector, Partition, Qos};
 use crate::fields::Fields;
 use crate::rdma::{Choice, Family, Gid, GidType, LinkLayer};
 
@@ -81,6 +81,8 @@ pub(crate) struct PortAddress {
     pub(crate) lid: u16,
     /// Packets to it have to carry its GID.
     needs_gid: bool,
+    /// The key of its partition; 0: unknown.
+    partition: u16,
 }
 
 /// In the number of GIDs: packets have to carry one.
@@ -97,6 +99,7 @@ impl PortAddress {
             gids: families,
             lid,
             needs_gid: false,
+            partition: 0,
         }
     }
 
@@ -107,7 +110,35 @@ impl PortAddress {
 
     /// Why no packets go between this process's port and the one of `peer`, if none do.
     pub(crate) fn obstacle_to(&self, peer: &Self) -> Option<String> {
-        self.gid_for(peer).is_none().then(|| self.apart_from(peer))
+        match self.gid_for(peer) {
+            None => Some(self.apart_from(peer)),
+            Some(_) => self.other_partition(peer),
+        }
+    }
+
+    /// What is wrong with the partitions of the two ports, if anything.
+    fn other_partition(&self, peer: &Self) -> Option<String> {
+        let [ours, theirs] = [self, peer].map(|port| Partition {
+            place: 0,
+            key: port.partition,
+        });
+        if ours.key == 0 || theirs.key == 0 {
+            return None;
+        }
+        if !ours.is_that_of(theirs.key) {
+            return Some(format!(
+                "its partition key is {:#06x} and ours {:#06x}; give all ranks the same \
+                 TRANSOM_RDMA_PKEY, of a partition that both ports belong to",
+                theirs.key, ours.key
+            ));
+        }
+        (ours.is_limited() && theirs.is_limited()).then(|| {
+            format!(
+                "both ports are limited members of partition {:#06x}, which reach full members \
+                 only; make one a full member, or name another partition by TRANSOM_RDMA_PKEY",
+                ours.key
+            )
+        })
     }
 
     fn apart_from(&self, peer: &Self) -> String {
@@ -132,6 +163,7 @@ impl PortAddress {
             bytes.extend(gid.octets());
         }
         bytes.extend(self.lid.to_le_bytes());
+        bytes.extend(self.partition.to_le_bytes());
     }
 
     /// `None` where it is cut off, has no GID, or two of one family.
@@ -146,10 +178,12 @@ impl PortAddress {
             }
         }
         let lid = u16::from_le_bytes(fields.array()?);
+        let partition = u16::from_le_bytes(fields.array()?);
         (count > 0).then_some(Self {
             gids,
             lid,
             needs_gid,
+            partition,
         })
     }
 }
@@ -169,8 +203,7 @@ pub(crate) struct OwnPort {
     pub(crate) gids: Families<OwnGid>,
     pub(crate) lid: u16,
     pub(crate) needs_gid: bool,
-    /// The place of the partition's key in the port's table.
-    pub(crate) partition: u16,
+    pub(crate) partition: Partition,
     pub(crate) qos: Qos,
 }
 
@@ -179,6 +212,7 @@ impl OwnPort {
     pub(crate) fn address(&self) -> PortAddress {
         PortAddress {
             needs_gid: self.needs_gid,
+            partition: self.partition.key,
             ..PortAddress::new(self.gids.iter().map(|own| own.gid), self.lid)
         }
     }
@@ -228,7 +262,7 @@ mod tests {
             gids: families,
             lid: 4,
             needs_gid: false,
-            partition: 0,
+            partition: Partition::default(),
             qos: Qos::default(),
         }
     }
@@ -275,12 +309,13 @@ mod tests {
         for gids in [&[MAPPED][..], &[GLOBAL], &[MAPPED, GLOBAL]] {
             let port = address(gids, 9);
             let bytes = bytes(&port);
-            assert_eq!(bytes.len(), 1 + 16 * gids.len() + 2);
+            assert_eq!(bytes.len(), 1 + 16 * gids.len() + 2 + 2);
             let mut fields = Fields(&bytes);
             assert_eq!(PortAddress::take(&mut fields), Some(port));
             assert!(fields.0.is_empty());
             let strict = PortAddress {
                 needs_gid: true,
+                partition: 0x8001,
                 ..port
             };
             let marked = self::bytes(&strict);
@@ -303,6 +338,34 @@ mod tests {
             "more than there are families"
         );
         assert_eq!(with(255, &[MAPPED, GLOBAL]), None);
+    }
+
+    #[test]
+    fn ports_of_two_partitions_do_not_reach_each_other() {
+        let member = |key| PortAddress {
+            partition: key,
+            ..address(&["fe80::1"], 4)
+        };
+        let obstacle = |ours, theirs| member(ours).obstacle_to(&member(theirs));
+        for (ours, theirs) in [
+            (0xffff, 0xffff),
+            (0x8001, 1),
+            (1, 0x8001),
+            (0, 0x8001),
+            (1, 0),
+        ] {
+            assert_eq!(obstacle(ours, theirs), None, "{ours:#06x} {theirs:#06x}");
+        }
+        let other = obstacle(0x8002, 0x8001).unwrap();
+        assert!(
+            other.starts_with("its partition key is 0x8001 and ours 0x8002; "),
+            "{other}"
+        );
+        let limited = obstacle(0x7fff, 0x7fff).unwrap();
+        assert!(
+            limited.starts_with("both ports are limited members of partition 0x7fff"),
+            "{limited}"
+        );
     }
 
     #[test]

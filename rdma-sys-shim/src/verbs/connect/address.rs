@@ -8,9 +8,9 @@ use crate::verbs::port::{OwnPort, PortAddress, Transport};
 use crate::{Error, Result};
 
 /// No address of another device begins like this. The last byte counts versions of the protocol.
-const MARK: [u8; 4] = *b"tVA\x03";
+const MARK: [u8; 4] = *b"tVA\x04";
 /// So much of the device's name is kept, so that the address stays within what a bootstrap carries.
-const LONGEST_NAME: usize = 20;
+const LONGEST_NAME: usize = 18;
 
 /// What [`crate::Device::address`] publishes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -78,7 +78,7 @@ impl VerbsEndpoint {
         let pair = queue_pair(adapter, &completions)?;
         pair.prepare(
             adapter.own.number,
-            adapter.own.partition,
+            adapter.own.partition.place,
             adapter.context.has_atomics(),
         )?;
         adapter.trouble.forget(pair.number());

@@ -138,7 +138,7 @@ impl Context {
     ///
     /// # Errors
     /// The port is not of the partition.
-    pub(crate) fn partition(&self, port: u8, key: u16) -> Result<u16> {
+    pub(crate) fn partition(&self, port: u8, key: u16) -> Result<Partition> {
         let known: Vec<u16> = self.partition_keys(port).collect();
         place_of(key, &known).ok_or_else(|| Error::NoPartition {
             device: self.name.clone(),
@@ -150,19 +150,16 @@ impl Context {
 
     /// The place of the first key by which the port is a full member of a partition, or else of the first key: limited
     /// members reach full members only, and ranks have to reach each other.
-    pub(crate) fn first_partition(&self, port: u8) -> u16 {
-        match first_place(self.partition_keys(port)) {
-            Some((place, Membership::Full)) => place,
-            Some((place, Membership::Limited)) => {
-                tracing::warn!(
-                    device = self.name,
-                    port,
-                    "the port is a limited member of its partitions, which reaches full members only"
-                );
-                place
-            }
-            None => 0,
+    pub(crate) fn first_partition(&self, port: u8) -> Partition {
+        let first = first_place(self.partition_keys(port)).unwrap_or_default();
+        if first.is_limited() {
+            tracing::warn!(
+                device = self.name,
+                port,
+                "the port is a limited member of its partitions, which reaches full members only"
+            );
         }
+        first
     }
 
     pub(crate) fn gid(&self, port: u8, index: u8) -> Result<[u8; 16]> {
@@ -181,31 +178,49 @@ impl Context {
 /// The bit of a partition key that tells a full member from a limited one.
 const FULL: u16 = 1 << 15;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Membership {
-    Full,
-    Limited,
+/// A partition of a port; the default is an unknown one at the first place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Partition {
+    /// Its place in the port's table.
+    pub(crate) place: u16,
+    /// Its key, with the bit of full members; 0: unknown.
+    pub(crate) key: u16,
 }
 
-fn first_place(table: impl Iterator<Item = u16>) -> Option<(u16, Membership)> {
+impl Partition {
+    pub(crate) fn is_limited(self) -> bool {
+        self.key != 0 && self.key & FULL == 0
+    }
+
+    /// Whether it is the same partition, whichever membership each has.
+    pub(crate) fn is_that_of(self, key: u16) -> bool {
+        self.key & !FULL == key & !FULL
+    }
+}
+
+fn first_place(table: impl Iterator<Item = u16>) -> Option<Partition> {
     let mut limited = None;
     for (place, key) in (0..).zip(table) {
+        let partition = Partition { place, key };
         match (key & !FULL != 0, key & FULL != 0) {
             (false, _) => {}
-            (true, true) => return Some((place, Membership::Full)),
-            (true, false) => limited = limited.or(Some((place, Membership::Limited))),
+            (true, true) => return Some(partition),
+            (true, false) => limited = limited.or(Some(partition)),
         }
     }
     limited
 }
 
-fn place_of(key: u16, table: &[u16]) -> Option<u16> {
+fn place_of(key: u16, table: &[u16]) -> Option<Partition> {
     let same = |entry: &u16| entry & !FULL == key & !FULL && entry & !FULL != 0;
     let full = table
         .iter()
         .position(|entry| same(entry) && entry & FULL != 0);
     let place = full.or_else(|| table.iter().position(same))?;
-    u16::try_from(place).ok()
+    Some(Partition {
+        place: u16::try_from(place).ok()?,
+        key: table[place],
+    })
 }
 
 /// The keys of a table, without its empty entries.
@@ -242,19 +257,27 @@ fn expect_forks() {
 
 #[cfg(test)]
 mod tests {
-    use super::{Membership, first_place, place_of, written};
+    use super::{Partition, first_place, place_of, written};
 
     #[test]
     fn the_first_partition_is_one_of_which_the_port_is_a_full_member() {
         for (table, place) in [
-            (&[0xffff, 0x8001][..], Some((0, Membership::Full))),
-            (&[0x7fff, 0, 0x8001, 0xffff], Some((2, Membership::Full))),
-            (&[0, 0x8000, 0x7fff, 0x0001], Some((2, Membership::Limited))),
+            (&[0xffff, 0x8001][..], Some(0)),
+            (&[0x7fff, 0, 0x8001, 0xffff], Some(2)),
+            (&[0, 0x8000, 0x7fff, 0x0001], Some(2)),
             (&[0, 0], None),
             (&[], None),
         ] {
-            assert_eq!(first_place(table.iter().copied()), place, "{table:x?}");
+            let first = first_place(table.iter().copied());
+            let wanted = place.map(|place: u16| Partition {
+                place,
+                key: table[usize::from(place)],
+            });
+            assert_eq!(first, wanted, "{table:x?}");
         }
+        assert!(!Partition::default().is_limited());
+        assert!(!first_place([0xffff].into_iter()).unwrap().is_limited());
+        assert!(first_place([0x7fff].into_iter()).unwrap().is_limited());
     }
 
     #[test]
@@ -269,7 +292,9 @@ mod tests {
             (0x8003, None),
             (0x8000, None),
         ] {
-            assert_eq!(place_of(key, &table), place, "{key:#06x}");
+            let found = place_of(key, &table);
+            assert_eq!(found.map(|found| found.place), place, "{key:#06x}");
+            assert!(found.is_none_or(|found| found.is_that_of(key)));
         }
         assert_eq!(written(&table[..4]), "0xffff, 0x0001, 0x8002");
         assert_eq!(written(&[0, 0]), "none");

@@ -8,7 +8,7 @@ mod extended;
 mod queue_pair;
 
 pub(crate) use completion::CompletionQueue;
-pub(crate) use context::{Context, PortAttributes};
+pub(crate) use context::{Context, Partition, PortAttributes};
 pub(crate) use domain::{MemoryRegion, ProtectionDomain};
 pub(crate) use queue_pair::{AddressVector, Establish, Qos, QueueLimits, QueuePair};
 
