@@ -186,22 +186,13 @@ impl Barrier {
             tag,
             check,
         };
-        let passed = protocol::pass(&passing, epoch, tag.code());
-        if diagnostics::counts_traffic() {
-            self.count_flags();
-        }
+        let passed = match diagnostics::counts_traffic() {
+            true => passing.pass_and_count(epoch),
+            false => protocol::pass(&passing, epoch, tag.code()),
+        };
         match passed? {
             None => Ok(()),
             Some(mismatched) => Err(mismatched),
-        }
-    }
-
-    /// Counts what one barrier has told others.
-    #[cold]
-    fn count_flags(&self) {
-        let ways = self.steps.iter().filter_map(|(_, ways)| ways.get());
-        for signal in ways.filter_map(|ways| ways.signal.as_ref()) {
-            diagnostics::note_flag(signal.is_stored_here());
         }
     }
 
@@ -254,6 +245,19 @@ struct Passing<'a, 'v> {
 }
 
 impl Passing<'_, '_> {
+    /// Takes all steps, and counts what this rank has told others.
+    #[cold]
+    #[inline(never)]
+    fn pass_and_count(&self, epoch: u32) -> Result<Option<Error>> {
+        let passed = protocol::pass(self, epoch, self.tag.code());
+        let ways = self.barrier.steps.iter();
+        let ways = ways.filter_map(|(_, ways)| ways.get());
+        for signal in ways.filter_map(|ways| ways.signal.as_ref()) {
+            diagnostics::note_flag(signal.is_stored_here());
+        }
+        passed
+    }
+
     #[inline]
     fn ways(&self, number: usize) -> Result<&Ways> {
         self.barrier.ways(self.team, self.blocks, number)
