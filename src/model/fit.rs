@@ -101,7 +101,7 @@ mod tests {
             here: link(100.0, 100.0),
             between: link(1000.0, 100.0),
             sharing: Some(Sharing {
-                processors: 64,
+                processors: 64.0,
                 switch: 1.0,
             }),
         };

@@ -45,12 +45,12 @@ pub struct Costs {
     pub sharing: Option<Sharing>,
 }
 
-/// How ranks share the processors of a host.
+/// How ranks share the processors of a host. A rank that has waited goes on once all others of its host had a processor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sharing {
-    /// Of a host.
-    pub processors: u32,
-    /// Processor time from the end of one rank's turn to the beginning of the next one's, in nanoseconds.
+    /// Of a host; less than one where hosts are namespaces of one machine.
+    pub processors: f64,
+    /// For how long a rank has a processor that only looks whether its wait is over, in nanoseconds.
     pub switch: f64,
 }
 
@@ -268,20 +268,22 @@ mod tests {
     }
 
     #[test]
-    fn oversubscribed_ranks_do_the_work_of_all() {
-        let placement = Placement {
-            ranks: 64,
-            per_host: 64,
-        };
-        let time = |processors| {
+    fn an_oversubscribed_rank_that_waited_goes_on_after_all_others_of_its_host() {
+        let time = |ranks, per_host, processors| {
             let sharing = Some(Sharing {
                 processors,
                 switch: 2000.0,
             });
             let costs = Costs { sharing, ..COSTS };
-            let model = Model::new(placement, true);
+            let model = Model::new(Placement { ranks, per_host }, true);
             model.run(Procedure::Fence, &costs).nanoseconds
         };
-        assert!(time(2) > 64.0 / 2.0 * 2000.0 && time(2) > 1.5 * time(4));
+        // Up and down two levels of a tree.
+        assert!(time(64, 64, 2.0) > 4.0 * 32.0 * 2000.0);
+        assert!(time(64, 64, 2.0) > 1.9 * time(64, 64, 4.0));
+        assert_eq!(
+            time(64, 16, 16.0),
+            run(64, 16, Procedure::Fence).nanoseconds
+        );
     }
 }

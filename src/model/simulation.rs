@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::transfer::Transfer;
-use super::{Costs, LinkCosts, Model, Prediction, Sharing};
+use super::{Costs, LinkCosts, Model, Prediction};
 use crate::diagnostics::{Sent, Traffic};
 
 /// A procedure under way.
@@ -21,10 +21,6 @@ struct Rank {
     clock: f64,
     /// When its next message can go.
     free: f64,
-    /// Processor time.
-    worked: f64,
-    /// How often it had to wait.
-    waits: u32,
 }
 
 impl<'m> Simulation<'m> {
@@ -77,24 +73,33 @@ impl<'m> Simulation<'m> {
         let start = rank.clock.max(rank.free);
         rank.clock = start + link.overhead;
         rank.free = start + link.gap;
-        rank.worked += link.overhead;
         rank.clock + link.latency
     }
 
     /// A rank waits until `arrived`, without anything to do then.
     pub(super) fn wait_until(&mut self, rank: u32, arrived: f64) {
-        let rank = &mut self.ranks[rank as usize];
-        rank.waits += u32::from(arrived > rank.clock);
-        rank.clock = rank.clock.max(arrived);
+        let delay = self.delay(rank);
+        let clock = &mut self.ranks[rank as usize].clock;
+        if arrived > *clock {
+            *clock = arrived + delay;
+        }
+    }
+
+    /// What a rank waits for a processor.
+    fn delay(&self, rank: u32) -> f64 {
+        let ranks = f64::from(self.ranks_beside(rank));
+        match self.costs.sharing {
+            Some(sharing) if sharing.processors < ranks => {
+                sharing.switch * ranks / sharing.processors
+            }
+            _ => 0.0,
+        }
     }
 
     /// A rank waits for what another has sent, and takes it in.
     pub(super) fn hear(&mut self, rank: u32, from: u32, arrived: f64) {
         self.wait_until(rank, arrived);
-        let overhead = self.link(from, rank).overhead;
-        let rank = &mut self.ranks[rank as usize];
-        rank.clock += overhead;
-        rank.worked += overhead;
+        self.ranks[rank as usize].clock += self.link(from, rank).overhead;
     }
 
     /// A rank sends a message; returns when the receiver has all of it, if that takes it in at once. `clock`: the receiver's,
@@ -109,7 +114,6 @@ impl<'m> Simulation<'m> {
         }
         rank.clock = start + transfer.sender_time;
         rank.free = start + transfer.port_time;
-        rank.worked += transfer.sender_work;
         start + transfer.time
     }
 
@@ -117,9 +121,7 @@ impl<'m> Simulation<'m> {
     pub(super) fn receive(&mut self, rank: u32, from: u32, bytes: u64, arrived: f64) {
         let transfer = self.transfer(from, rank, bytes);
         self.wait_until(rank, arrived - transfer.receiver_work);
-        let rank = &mut self.ranks[rank as usize];
-        rank.clock += transfer.receiver_work;
-        rank.worked += transfer.receiver_work;
+        self.ranks[rank as usize].clock += transfer.receiver_work;
     }
 
     pub(super) fn clock(&self, rank: u32) -> f64 {
@@ -141,17 +143,10 @@ impl<'m> Simulation<'m> {
         }
     }
 
-    /// When the last rank is through: where ranks share processors, these have to do the work of all besides.
+    /// When the last rank is through.
     pub(super) fn end(self) -> Prediction {
         let last = self.ranks.iter().map(|rank| rank.clock);
-        let mut nanoseconds = last.fold(0.0, f64::max);
-        if let Some(Sharing { processors, switch }) = self.costs.sharing {
-            let mut work = vec![0.0; self.model.of_hosts.len()];
-            for (rank, host) in self.ranks.iter().zip(&self.model.hosts) {
-                work[*host as usize] += rank.worked + f64::from(rank.waits) * switch;
-            }
-            nanoseconds += work.into_iter().fold(0.0, f64::max) / f64::from(processors);
-        }
+        let nanoseconds = last.fold(0.0, f64::max);
         Prediction {
             nanoseconds,
             traffic: self.traffic,

@@ -14,7 +14,7 @@ pub(super) struct Transfer {
     pub(super) sender_time: f64,
     /// Until it can send the next one.
     pub(super) port_time: f64,
-    pub(super) sender_work: f64,
+    /// Processor time of the receiver.
     pub(super) receiver_work: f64,
     /// Whether the sender cannot end before the receiver has read a part.
     pub(super) needs_receiver: bool,
@@ -27,7 +27,7 @@ impl Transfer {
         let mut under_way = VecDeque::new();
         let mut told = VecDeque::new();
         let (mut sender, mut free, mut receiver) = (0.0_f64, 0.0_f64, 0.0_f64);
-        let (mut sender_work, mut receiver_work) = (0.0, 0.0);
+        let mut receiver_work = 0.0;
         let mut needs_receiver = false;
         while received < bytes {
             let len = piece(sent, read, bytes - sent).unwrap_or(0);
@@ -35,7 +35,6 @@ impl Transfer {
                 let on_link = link.gap_per_byte * len as f64;
                 let start = sender.max(free);
                 sender = start + link.overhead;
-                sender_work += link.overhead;
                 free = start + link.gap.max(on_link);
                 sent += len;
                 under_way.push_back((sent, sender + on_link + link.latency));
@@ -66,7 +65,6 @@ impl Transfer {
             time: receiver,
             sender_time: sender,
             port_time: free,
-            sender_work,
             receiver_work,
             needs_receiver,
         }

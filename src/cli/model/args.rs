@@ -63,12 +63,12 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "NS", default_value = "0.1", value_parser = parse_cost, value_hint = OTHER)]
     host_gap_per_byte: f64,
 
-    /// Processors of a host, if it has fewer than ranks: these then share them
-    #[arg(long, value_name = "N", value_hint = OTHER)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
-    pub(super) processors: Option<u32>,
+    /// Processors of a host, which its ranks share if there are more of them; 0.5 for each of two hosts that are
+    /// namespaces of a machine with one
+    #[arg(long, value_name = "N", value_parser = parse_processors, value_hint = OTHER)]
+    pub(super) processors: Option<f64>,
 
-    /// Processor time until another rank has the processor
+    /// For how long a rank that waits has a shared processor each time
     #[arg(long, value_name = "NS", default_value = "2000", value_parser = parse_cost, value_hint = OTHER)]
     switch: f64,
 
@@ -172,6 +172,14 @@ impl Args {
             }),
         }
     }
+}
+
+fn parse_processors(text: &str) -> Result<f64, &'static str> {
+    let count = text
+        .parse()
+        .ok()
+        .filter(|count| (0.01..=1e6).contains(count));
+    count.ok_or("legal: 0.01 to 1000000")
 }
 
 fn parse_cost(text: &str) -> Result<f64, &'static str> {

@@ -1,9 +1,10 @@
 //! Time over ranks, as a picture.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use transom::model::{Costs, MeasuredTime, Model};
+use transom::model::{Costs, MeasuredTime, Model, Placement};
 
 use super::args::{Args, CallName};
 use super::measured::ModelError;
@@ -37,41 +38,40 @@ fn picture(args: &Args, costs: &Costs, measured: &[(CallName, MeasuredTime)]) ->
     }
     let mut series = Vec::new();
     for (operation, &call) in calls.iter().enumerate() {
-        let of_call = measured.iter().filter(|(of, _)| *of == call);
-        let of_call: Vec<&MeasuredTime> = of_call.map(|(_, one)| one).collect();
-        let mut points: Vec<_> = match measured.is_empty() {
-            true => args
-                .ranks
-                .iter()
-                .map(|&ranks| args.placement(ranks))
-                .collect(),
-            false => of_call.iter().map(|one| one.placement).collect(),
-        };
-        points.sort_by_key(|placement| placement.ranks);
-        points.dedup();
-        let modelled = points.into_iter().map(|placement| {
-            let model = Model::new(placement, args.processors.is_some());
-            let found = model.run(args.procedure(call), costs);
-            (f64::from(placement.ranks), found.nanoseconds)
-        });
-        series.push(Series {
-            operation,
-            run: 0,
-            is_white: false,
-            points: modelled.collect(),
-        });
-        let mut points: Vec<_> = of_call
-            .iter()
-            .map(|one| (f64::from(one.placement.ranks), one.nanoseconds))
-            .collect();
-        points.sort_by(|one, other| one.0.total_cmp(&other.0));
-        if !points.is_empty() {
-            series.push(Series {
-                operation,
-                run: 1,
-                is_white: true,
-                points,
+        // A line for each number of ranks on a host.
+        let mut lines: BTreeMap<u32, Vec<(Placement, Option<f64>)>> = BTreeMap::new();
+        let asked = args.ranks.iter().filter(|_| measured.is_empty());
+        for &ranks in asked {
+            let placement = args.placement(ranks);
+            let line = lines.entry(placement.per_host).or_default();
+            line.push((placement, None));
+        }
+        for (_, one) in measured.iter().filter(|(of, _)| *of == call) {
+            let line = lines.entry(one.placement.per_host).or_default();
+            line.push((one.placement, Some(one.nanoseconds)));
+        }
+        for mut line in lines.into_values() {
+            line.sort_by_key(|(placement, _)| placement.ranks);
+            let time = |placement| {
+                let model = Model::new(placement, args.processors.is_some());
+                model.run(args.procedure(call), costs).nanoseconds
+            };
+            let places = || line.iter().map(|(placement, _)| *placement);
+            let modelled = places().map(|placement| (f64::from(placement.ranks), time(placement)));
+            let found = line.iter().filter_map(|&(placement, nanoseconds)| {
+                Some((f64::from(placement.ranks), nanoseconds?))
             });
+            let both = [modelled.collect(), found.collect::<Vec<_>>()];
+            for (run, points) in both.into_iter().enumerate() {
+                if !points.is_empty() {
+                    series.push(Series {
+                        operation,
+                        run,
+                        is_white: run > 0,
+                        points,
+                    });
+                }
+            }
         }
     }
     let runs = match measured.is_empty() {
@@ -83,14 +83,20 @@ fn picture(args: &Args, costs: &Costs, measured: &[(CallName, MeasuredTime)]) ->
         below: format!("transom {}", env!("CARGO_PKG_VERSION")),
         operations: calls.iter().map(|call| call.name()).collect(),
         runs,
-        kinds: (!measured.is_empty()).then_some(["model", "measured"]),
+        kinds: None,
         charts: vec![Chart {
             across: "ranks",
             across_text: ticks::plain,
             up: "time until the last rank is through",
-            up_text: ticks::time,
+            up_text: |time| ticks::time(rounded(time)),
             place: |point| point,
         }],
         series,
     }
+}
+
+/// To three digits.
+fn rounded(value: f64) -> f64 {
+    let unit = 10_f64.powf(value.log10().floor() - 2.0);
+    (value / unit).round() * unit
 }
