@@ -18,6 +18,11 @@ impl<T: Copy + PartialEq> Column<T> {
         }
     }
 
+    /// How much memory the values of so many ranks take, if they differ.
+    pub(crate) const fn bytes(ranks: u32) -> u64 {
+        ranks as u64 * size_of::<T>() as u64
+    }
+
     pub(crate) fn get(&self, rank: u32) -> T {
         match self {
             Self::Uniform(value) => *value,

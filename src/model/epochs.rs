@@ -7,12 +7,14 @@ impl Simulation<'_> {
     /// Post, start, complete and wait with the `near` ranks before this one and behind it.
     pub(super) fn pscw(&mut self, near: u32) {
         let size = self.size();
-        let near = near.min((size - 1) / 2);
+        let behind = near.min((size - 1) / 2);
+        // Of two ranks, the one before is the one behind.
+        let before = if size == 2 { near.min(1) } else { behind };
         // As groups have them: in the order of distances from this rank.
-        let distances: Vec<u32> = (1..=near)
+        let distances: Vec<u32> = (1..=before)
             .rev()
             .map(|far| size - far)
-            .chain(1..=near)
+            .chain(1..=behind)
             .collect();
         let count = distances.len();
         let index = |rank: u32, which: usize| rank as usize * count + which;

@@ -2,6 +2,7 @@
 
 use super::{Model, Placement};
 use crate::comm::{barrier_bytes, block_bytes};
+use crate::memory::columns::Column;
 use crate::memory::control::PINNED_BYTES;
 use crate::peers::Fabric;
 use crate::window::{BlockLayout, PairTable, Targets};
@@ -46,6 +47,10 @@ pub fn memory(placement: Placement) -> Vec<MemoryRow> {
         bytes(
             "pairs of a window that posts, starts or notifies, touched when used",
             PairTable::bytes(ranks),
+        ),
+        bytes(
+            "places of blocks of a window or communicator, where they differ",
+            Column::<u64>::bytes(ranks),
         ),
         bytes("tables of peers, touched when used", Fabric::bytes(ranks)),
         bytes("order of ranks and hosts of a communicator", rings.bytes()),

@@ -80,7 +80,7 @@ pub(in crate::cli) struct Args {
     /// With how many ranks each posts and starts, and to how many it puts under lock_all
     #[arg(long, value_name = "N", default_value_t = 4, value_hint = OTHER)]
     #[arg(value_parser = clap::value_parser!(u32).range(2..=1 << 10))]
-    neighbours: u32,
+    pub(super) neighbours: u32,
 
     /// What a rank keeps that grows with the number of ranks, instead
     #[arg(long, conflicts_with_all = ["fit", "plot", "call"])]

@@ -9,6 +9,9 @@ use transom::model::{MeasuredTime, Placement};
 
 use super::args::{Args, CallName};
 
+/// For so many pairs of ranks that post and start, the model has room: two times of eight bytes for each.
+pub(super) const MOST_PAIRS: u64 = 1 << 28;
+
 #[derive(Debug, Error)]
 pub(super) enum ModelError {
     #[error("cannot read {path:?}: {source}")]
@@ -22,13 +25,17 @@ pub(super) enum ModelError {
         source: std::io::Error,
     },
     #[error(
-        "{path:?}, line {line}: not CALL RANKS PER_HOST NANOSECONDS, as in 'fence 64 16 21500'"
+        "{path:?}, line {line}: not CALL RANKS PER_HOST NANOSECONDS of two ranks or more, as in 'fence 64 16 21500'"
     )]
     Line { path: PathBuf, line: usize },
     #[error(
         "{path:?}: no line of a job with {most} ranks or fewer, to which costs could be fitted"
     )]
     Nothing { path: PathBuf, most: u32 },
+    #[error(
+        "{ranks} ranks with {neighbours} neighbours each are too many for pscw (legal: {MOST_PAIRS} pairs)"
+    )]
+    TooMany { ranks: u32, neighbours: u32 },
     #[error("cannot draw: {0}")]
     Drawing(String),
 }
@@ -58,15 +65,16 @@ fn parse(text: &str, args: &Args) -> Option<(CallName, MeasuredTime)> {
     };
     let call = CallName::from_str(call, false).ok()?;
     let count = |word: &str| {
-        word.parse()
-            .ok()
-            .filter(|count| (1..1 << 24).contains(count))
+        let count = word.parse().ok();
+        count.filter(|count| (1..1 << 24).contains(count))
     };
+    // Of one rank, no call takes time in the model.
+    let ranks = count(ranks).filter(|&ranks| ranks > 1)?;
     let nanoseconds: f64 = nanoseconds.parse().ok()?;
     let measured = MeasuredTime {
         procedure: args.procedure(call),
         placement: Placement {
-            ranks: count(ranks)?,
+            ranks,
             per_host: count(per_host)?,
         },
         nanoseconds,

@@ -13,7 +13,7 @@ use super::USAGE;
 use super::screen::{self, STRONG};
 pub(super) use args::Args;
 use args::CallName;
-use measured::ModelError;
+use measured::{MOST_PAIRS, ModelError};
 
 pub(super) fn run(args: &Args) -> ExitCode {
     match text(args) {
@@ -26,6 +26,7 @@ fn text(args: &Args) -> Result<String, ModelError> {
     if args.table {
         return Ok(table(args));
     }
+    check(args)?;
     let (mut text, mut costs, mut measured) = (String::new(), args.costs(), Vec::new());
     if let Some(path) = &args.fit {
         measured = measured::read(path, args)?;
@@ -45,6 +46,19 @@ fn text(args: &Args) -> Result<String, ModelError> {
         picture::write(path, args, &costs, &measured)?;
     }
     Ok(text)
+}
+
+fn check(args: &Args) -> Result<(), ModelError> {
+    let (most, neighbours) = (args.ranks.iter().max(), args.neighbours);
+    match most {
+        Some(&ranks)
+            if args.call.contains(&CallName::Pscw)
+                && u64::from(ranks) * u64::from(neighbours) > MOST_PAIRS =>
+        {
+            Err(ModelError::TooMany { ranks, neighbours })
+        }
+        _ => Ok(()),
+    }
 }
 
 fn model(args: &Args, ranks: u32) -> Model {

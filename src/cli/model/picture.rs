@@ -58,6 +58,8 @@ fn picture(args: &Args, costs: &Costs, measured: &[(CallName, MeasuredTime)]) ->
             };
             let places = || line.iter().map(|(placement, _)| *placement);
             let modelled = places().map(|placement| (f64::from(placement.ranks), time(placement)));
+            // What takes no time has no place on a logarithmic axis.
+            let modelled = modelled.filter(|(_, time)| *time > 0.0);
             let found = line.iter().filter_map(|&(placement, nanoseconds)| {
                 Some((f64::from(placement.ranks), nanoseconds?))
             });

@@ -16,10 +16,13 @@ pub(super) fn values(values: impl Iterator<Item = f64>) -> LogCoord<f64> {
     (low / 2.1..high * 2.1).log_scale().base(base).into()
 }
 
+/// Of those that have a place on a logarithmic axis; of one, if none has.
 fn span(values: impl Iterator<Item = f64>) -> (f64, f64) {
-    values.fold((f64::INFINITY, 0.0), |(low, high), value| {
+    let values = values.filter(|value| *value > 0.0);
+    let (low, high) = values.fold((f64::INFINITY, 0.0), |(low, high): (f64, f64), value| {
         (low.min(value), high.max(value))
-    })
+    });
+    if low <= high { (low, high) } else { (1.0, 1.0) }
 }
 
 pub(in crate::cli) fn bytes(size: f64) -> String {
