@@ -4,7 +4,8 @@
 //! cargo run --release --example scale -- -n 1000
 //! ```
 //!
-//! Each time is the median over the repetitions of the longest time that a rank took.
+//! Each time is the median over the repetitions of the longest time that a rank took. `--lines` prints what
+//! `transom model --fit` reads.
 
 use std::io;
 use std::process::{self, ExitCode};
@@ -24,6 +25,15 @@ struct Options {
     #[arg(long, value_name = "N", default_value_t = 9)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
+
+    /// Of so many calls in a row, the mean counts as one time
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    calls: u32,
+
+    /// Print lines for `transom model --fit`: CALL RANKS PER_HOST NANOSECONDS
+    #[arg(long)]
+    lines: bool,
 
     /// To how many ranks each rank puts in the step on first contacts
     #[arg(long, value_name = "N", default_value_t = 32)]
@@ -61,7 +71,12 @@ fn main() -> ExitCode {
 
 /// Collective.
 fn run(comm: &Communicator, options: &Options) -> Result<(), Failure> {
-    let scale = Scale { comm, options };
+    let per_host = comm.split_shared(0)?.size();
+    let scale = Scale {
+        comm,
+        options,
+        per_host,
+    };
     if let Some(since) = options.since {
         comm.barrier()?;
         scale.report("start", now() - since)?;
@@ -73,6 +88,10 @@ fn run(comm: &Communicator, options: &Options) -> Result<(), Failure> {
 
     let window = make(8)?;
     scale.measure("barrier", || comm.barrier())?;
+    scale.measure("allreduce", || {
+        comm.allreduce_value(1_u64, Op::Sum).map(drop)
+    })?;
+    scale.measure("allgather", || comm.allgather(&[1_u64]).map(drop))?;
     scale.measure("fence", || window.fence(Assert::NONE))?;
     window.fence(Assert::NO_SUCCEED)?;
     scale.measure("lock_all, unlock_all", || {
@@ -126,17 +145,29 @@ fn run(comm: &Communicator, options: &Options) -> Result<(), Failure> {
     }
 }
 
+/// What `transom model` calls the steps that it knows.
+const CALLS: [(&str, &str); 5] = [
+    ("barrier", "barrier"),
+    ("allreduce", "allreduce"),
+    ("allgather", "allgather"),
+    ("fence", "fence"),
+    ("post, start, complete, wait, 4 neighbours", "pscw"),
+];
+
 struct Scale<'a> {
     comm: &'a Communicator,
     options: &'a Options,
+    per_host: u32,
 }
 
 impl Scale<'_> {
     /// Collective. Rank 0 prints the median of the longest times.
     fn measure(&self, what: &str, step: impl Fn() -> transom::Result<()>) -> Result<(), Failure> {
+        let calls = self.options.calls;
         let mut seconds = Vec::new();
         for _ in 0..self.options.repeat {
-            seconds.push(self.time(&step)?);
+            let all = self.time(|| (0..calls).try_for_each(|_| step()))?;
+            seconds.push(all / f64::from(calls));
         }
         seconds.sort_by(f64::total_cmp);
         self.report(what, seconds[seconds.len() / 2])
@@ -159,8 +190,14 @@ impl Scale<'_> {
 
     /// Local. Rank 0 prints its own time.
     fn report(&self, what: &str, seconds: f64) -> Result<(), Failure> {
-        if self.comm.rank() == 0 {
-            println!("{what}: {:.3} ms", seconds * 1e3);
+        if self.comm.rank() > 0 {
+            return Ok(());
+        }
+        if !self.options.lines {
+            println!("{what}: {:.3} us", seconds * 1e6);
+        } else if let Some((_, call)) = CALLS.iter().find(|(step, _)| *step == what) {
+            let (ranks, per_host) = (self.comm.size(), self.per_host);
+            println!("{call} {ranks} {per_host} {:.0}", seconds * 1e9);
         }
         Ok(())
     }
@@ -168,7 +205,7 @@ impl Scale<'_> {
     /// Collective. Rank 0 prints how much memory a rank has, each page divided among the processes that have it.
     fn report_memory(&self, after: &str) -> Result<(), Failure> {
         let kib = self.comm.allreduce_value(proportional_kib()?, Op::Sum)?;
-        if self.comm.rank() == 0 {
+        if self.comm.rank() == 0 && !self.options.lines {
             println!(
                 "memory of a rank after {after}: {} KiB",
                 kib / u64::from(self.comm.size())
