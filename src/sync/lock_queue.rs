@@ -13,6 +13,9 @@
 //! The queue only says who asks when: who holds the lock is for the lock word alone. So a count that is read torn does no
 //! harm: a rank that takes itself for the first too early passes early, and those that it left behind find themselves first, too. A bit of the lock word reserves it for the first, so that ranks which come meanwhile join the queue, too. A rank that
 //! finds the lock free and not reserved yet takes it: that helps all where the first has to wait for a processor.
+//!
+//! All ranks of a window reach its lock words in the same way. So none waits for the lock as for a mapped word meanwhile, whose
+//! entries the first would not understand.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
