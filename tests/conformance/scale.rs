@@ -4,7 +4,8 @@ use transom::lower::{count_traffic, traffic};
 use transom::model::{Costs, LinkCosts, Model, Procedure};
 use transom::raw::{Assert, Window};
 use transom::{Info, Job, Op, Sent, Traffic};
-use transom_testing::devices::is_adversarial;
+use transom_testing::devices::{is_adversarial, is_soft};
+use transom_testing::environment::some_are_neighbours;
 
 use crate::case::{Case, Failure, Outcome, cases, check, check_eq};
 
@@ -51,7 +52,7 @@ impl Seen {
 
     /// Rank 0 looks at what all have sent.
     fn compare(self, job: &Job, model: &Model) -> Outcome {
-        let world = job.world();
+        let (world, device) = (job.world(), job.device_name());
         let all = world.gather(&self.sent, 0)?;
         for (at, procedure) in self.procedures.into_iter().enumerate() {
             if world.rank() > 0 {
@@ -61,11 +62,12 @@ impl Seen {
             for (rank, of_rank) in all.chunks_exact(self.sent.len()).enumerate() {
                 let (found, predicted) = (of_rank[at], numbers(predicted[rank]));
                 check_eq!(sums(found), sums(predicted), "{procedure:?} on rank {rank}");
-                // Ranks of one host may be reached by the device, too, but those of others never otherwise. The
-                // adversarial device tells of hosts that there are not.
+                // Ranks of one host may be reached by the device, too, but those of others never otherwise. For tests,
+                // devices tell of hosts that there are not.
                 let reaches = found[3..].iter().zip(&predicted[3..]);
                 check!(
-                    is_adversarial(job.device_name())
+                    is_adversarial(device)
+                        || (!is_soft(device) && some_are_neighbours())
                         || reaches.into_iter().all(|(found, least)| found >= least),
                     "{procedure:?} on rank {rank}: {found:?}, by the model {predicted:?}"
                 );

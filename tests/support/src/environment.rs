@@ -64,6 +64,11 @@ pub(crate) fn neighbours() -> String {
     text(NEIGHBOURS).unwrap_or_else(|| "some".to_owned())
 }
 
+/// Whether every other pair of ranks does so.
+pub fn some_are_neighbours() -> bool {
+    neighbours() == "some"
+}
+
 /// Whether all ranks of this host map each other's memory, over devices that have neighbours.
 pub fn all_are_neighbours() -> bool {
     neighbours() == "on" && is_our_launcher()
