@@ -71,7 +71,11 @@ fn main() -> ExitCode {
 
 /// Collective.
 fn run(comm: &Communicator, options: &Options) -> Result<(), Failure> {
-    let per_host = comm.split_shared(0)?.size();
+    // It takes memory and time, which is what the steps are about.
+    let per_host = match options.lines {
+        true => comm.split_shared(0)?.size(),
+        false => 0,
+    };
     let scale = Scale {
         comm,
         options,
