@@ -136,7 +136,7 @@ impl<'w> OnTarget<'w> {
         }
     }
 
-    /// Nothing names a rank that died while it withdrew its entry. A rank that left holds no lock.
+    /// Whether a wait for the lock can still end. A rank that left holds no lock.
     fn check_accumulate_lock(self, word: &RemoteWord) -> Verdict<'w> {
         self.check_holder(word, accumulate_lock::awaited, |_| false)
     }

@@ -117,19 +117,26 @@ impl Rings {
     }
 
     pub(crate) fn bcast(&self, root: u32) -> Phases {
+        self.rooted(Algorithm::Bcast, root)
+    }
+
+    /// The other way.
+    pub(crate) fn gather(&self, root: u32) -> Phases {
+        let mut phases = self.rooted(Algorithm::Gather, root);
+        phases.reverse();
+        phases
+    }
+
+    /// From the root to all others: on its host, among the leaders, and on the other hosts.
+    fn rooted(&self, algorithm: Algorithm, root: u32) -> Phases {
         let Some(hosts) = &self.by_host else {
-            return [here(Algorithm::Bcast, root), None, None];
+            return [here(algorithm, root), None, None];
         };
-        let place = hosts.here.place_of(root);
-        let below = match place {
-            None => here(Algorithm::Bcast, LEADER),
-            Some(_) => None,
-        };
-        [
-            place.and_then(|place| here(Algorithm::Bcast, place)),
-            self.of_leaders(Algorithm::Bcast, hosts.host_of(root)),
-            below,
-        ]
+        let of_leaders = self.of_leaders(algorithm, hosts.host_of(root));
+        match hosts.here.place_of(root) {
+            Some(place) => [here(algorithm, place), of_leaders, None],
+            None => [None, of_leaders, here(algorithm, LEADER)],
+        }
     }
 
     pub(crate) fn reduce(&self, root: u32) -> Phases {
@@ -144,22 +151,6 @@ impl Rings {
             here(Algorithm::Reduce, LEADER),
             self.of_leaders(Algorithm::Reduce, hosts.host_of(root)),
             to_root,
-        ]
-    }
-
-    pub(crate) fn gather(&self, root: u32) -> Phases {
-        let Some(hosts) = &self.by_host else {
-            return [here(Algorithm::Gather, root), None, None];
-        };
-        let place = hosts.here.place_of(root);
-        let to_leader = match place {
-            None => here(Algorithm::Gather, LEADER),
-            Some(_) => None,
-        };
-        [
-            to_leader,
-            self.of_leaders(Algorithm::Gather, hosts.host_of(root)),
-            place.and_then(|place| here(Algorithm::Gather, place)),
         ]
     }
 

@@ -83,6 +83,26 @@ impl Engine {
         of(&self.core.team.rings).into_iter().flatten()
     }
 
+    /// Goes through phases with one value. `combine` folds what arrives into what is held.
+    fn fold(
+        &mut self,
+        of: impl Fn(&Rings) -> Phases,
+        bytes: &mut [u8],
+        combine: &mut dyn FnMut(&mut [u8], &[u8]),
+    ) -> Result<()> {
+        for phase in self.phases(of) {
+            let mut channel = self.among(phase.among);
+            match phase.algorithm {
+                Algorithm::Reduce => channel.reduce(bytes, phase.root, combine)?,
+                Algorithm::Merge => channel.merge(bytes, combine)?,
+                Algorithm::Bcast | Algorithm::Gather | Algorithm::Allgather => {
+                    channel.bcast(bytes, phase.root)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Lengths by place here.
     fn lens_here(&self, lens: &[usize]) -> Vec<usize> {
         let ring = &self.here.ring;
@@ -176,26 +196,11 @@ impl Carrier for Engine {
         root: u32,
         combine: &mut dyn FnMut(&mut [u8], &[u8]),
     ) -> Result<()> {
-        for phase in self.phases(|rings| rings.reduce(root)) {
-            let mut channel = self.among(phase.among);
-            match phase.algorithm {
-                Algorithm::Reduce => channel.reduce(bytes, phase.root, combine)?,
-                _ => channel.bcast(bytes, phase.root)?,
-            }
-        }
-        Ok(())
+        self.fold(|rings| rings.reduce(root), bytes, combine)
     }
 
     fn merge(&mut self, bytes: &mut [u8], merge: &mut dyn FnMut(&mut [u8], &[u8])) -> Result<()> {
-        for phase in self.phases(Rings::merge) {
-            let mut channel = self.among(phase.among);
-            match phase.algorithm {
-                Algorithm::Reduce => channel.reduce(bytes, phase.root, merge)?,
-                Algorithm::Merge => channel.merge(bytes, merge)?,
-                _ => channel.bcast(bytes, phase.root)?,
-            }
-        }
-        Ok(())
+        self.fold(Rings::merge, bytes, merge)
     }
 }
 

@@ -44,12 +44,12 @@ impl Window {
     }
 
     fn find_route(&self, rank: u32) -> Result<Route> {
-        let peer = self.team.connect_to(rank)?;
         let (control, block) = self.block_of(rank)?;
+        let endpoint = control.endpoint();
         let entry = self.read_entry(rank, &control, block)?;
         let exposed = entry.exposed();
         let mut route = Route {
-            endpoint: peer.endpoint().clone(),
+            endpoint: endpoint.clone(),
             entry,
             region: exposed,
             size: exposed.len,
@@ -69,13 +69,13 @@ impl Window {
                 // Displacements are addresses, of memory that the table names.
                 (route.region, route.size) = (RemoteRegion::default(), 0);
                 let patience = self.context().patience();
-                let table = RemoteMemory::new(peer.endpoint().clone(), exposed, patience)?;
+                let table = RemoteMemory::new(endpoint.clone(), exposed, patience)?;
                 let owner = self.team.world_rank(rank);
                 route.attached = Some(RegionCache::new(table, owner, patience));
                 Reach::NOTHING
             }
             _ => {
-                route.mapping = self.map(&**peer.endpoint(), &exposed)?;
+                route.mapping = self.map(&**endpoint, &exposed)?;
                 route.mapping.as_ref().map_or(Reach::NOTHING, Reach::from)
             }
         };

@@ -65,8 +65,8 @@ impl Seat {
 }
 
 /// What a port is worth; the least is the best. What can be opened comes first, then a port whose GID is of this network
-/// namespace, real hardware before devices that the kernel emulates, a device with atomics, the faster one, InfiniBand before Ethernet, a known fabric in an order that is the same on
-/// all hosts, and the nearer one. The fabric comes before the distance, because ranks of two sockets may be near to
+/// namespace, real hardware before devices that the kernel emulates, a device with atomics, the faster one, InfiniBand before
+/// Ethernet, a known fabric in an order that is the same on all hosts, and the nearer one. The fabric comes before the distance, because ranks of two sockets may be near to
 /// ports that do not reach each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Merit {
