@@ -15,7 +15,7 @@ use rustix::event::epoll::EventFlags;
 use super::address::Address;
 use super::message::{Message, Numbers};
 use super::pairing::{Ends, Pairing};
-use crate::channel::{Moved, Next, Presence, Serve, receive, send};
+use crate::channel::{Moved, Next, Presence, SILENCE, Serve, receive, send};
 use crate::verbs::events::EventSource;
 
 /// Messages from one connection, or to it, before it is the others' turn.
@@ -43,6 +43,8 @@ pub(crate) struct Contact {
     is_open: bool,
     /// Both have said that they are connected: an end without a farewell is the peer's death.
     is_connected: bool,
+    /// When this side said so. Until the peer has read it, the kernel of a peer that dies resets the connection.
+    said: Option<Instant>,
     /// When it was last told that it has to wait.
     told: Option<Instant>,
     input: Vec<u8>,
@@ -57,6 +59,7 @@ impl Contact {
             question: None,
             is_open: false,
             is_connected: false,
+            said: None,
             told: None,
             input: Vec::new(),
             output: Vec::new(),
@@ -67,12 +70,26 @@ impl Contact {
     pub(crate) fn connected(instance: u64, pairing: Arc<Pairing>) -> Self {
         Self {
             is_connected: true,
+            said: Some(Instant::now()),
             ..Self::new(instance, pairing)
         }
     }
 
     fn say(&mut self, message: &Message) {
         self.output.extend(message.encode());
+    }
+
+    /// Whether the peer has died, when the connection has ended. After silence, or when the peer's side has ended by silence
+    /// before, which a reset may tell of as well, the network of TCP may have failed alone.
+    fn is_death(&self, error: Option<&io::Error>, now: Instant) -> bool {
+        self.is_connected
+            && match error {
+                None => true,
+                Some(error) if error.kind() == ErrorKind::ConnectionReset => {
+                    self.said.is_some_and(|said| now - said < SILENCE)
+                }
+                Some(_) => false,
+            }
     }
 
     /// False if the socket does not take all.
@@ -208,8 +225,7 @@ impl Serve for Answering {
         if contact.is_open {
             contact.pairing.note(|state| state.asked -= 1);
         }
-        // After silence, or when the peer's side has ended by silence before, the network of TCP may have failed alone.
-        if contact.is_connected && error.is_none() {
+        if contact.is_death(error, Instant::now()) {
             self.ends
                 .becomes(contact.instance, &contact.pairing, Presence::Gone);
         }
@@ -228,5 +244,30 @@ impl Serve for Answering {
             Some(events) => (events.ready)(),
             None => ControlFlow::Break(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reset_is_a_death_until_silence_could_have_ended_the_connection() {
+        let reset = io::Error::from(ErrorKind::ConnectionReset);
+        let silence = io::Error::from(ErrorKind::TimedOut);
+        let asked = Contact::new(1, Arc::default());
+        let asks = Contact::connected(1, Arc::default());
+        let said = asks.said.unwrap();
+        assert!(!asked.is_death(None, said), "not connected yet");
+        assert!(asks.is_death(None, said + 2 * SILENCE));
+        assert!(asks.is_death(Some(&reset), said + SILENCE / 2));
+        assert!(!asks.is_death(Some(&reset), said + SILENCE));
+        assert!(!asks.is_death(Some(&silence), said));
+        let answered = Contact {
+            is_connected: true,
+            ..asked
+        };
+        assert!(answered.is_death(None, said));
+        assert!(!answered.is_death(Some(&reset), said));
     }
 }
