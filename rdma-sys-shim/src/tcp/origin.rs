@@ -7,7 +7,9 @@ use std::ptr;
 use std::sync::Arc;
 
 use super::frame::{ANSWER, Answer, REQUEST, Request};
-use crate::channel::{Moved, Presence, Silence, Status, Stream, receive, receive_to, send_parts};
+use crate::channel::{
+    Moved, Presence, Silence, Status, Stream, TURN, receive, receive_to, send_parts,
+};
 use crate::cross_memory::part;
 use crate::{Error, Result, Width, memory};
 
@@ -20,6 +22,8 @@ pub(super) const MOST_QUEUED: usize = 256 << 10;
 const INPUT: usize = 16 << 10;
 /// So many pieces are sent in one call.
 const PIECES: usize = 16;
+/// So often a thread that waits receives before it looks at what else goes on.
+const RECEIVES: u32 = 16;
 /// Data of which so much is still to come is received where it belongs, without a copy.
 const DIRECT: usize = 4 << 10;
 
@@ -163,7 +167,7 @@ impl Origin {
         });
         self.expected.extend(expected);
         if at_once || borrows || self.copied.len() - self.sent >= COLLECTED {
-            self.send();
+            self.send(usize::MAX);
         }
         Ok(ticket)
     }
@@ -198,19 +202,23 @@ impl Origin {
         }
     }
 
-    /// Sends what the socket takes, and receives what has come.
+    /// Sends what the socket takes, and receives what has come, but no more than some hundred KiB.
     pub(super) fn progress(&mut self) {
-        self.send();
+        self.send(TURN);
         self.receive();
         if self.done == self.posted {
             self.silence.rests(&self.stream);
         }
     }
 
-    fn send(&mut self) {
-        while self.failure.is_none() && !self.pieces.is_empty() {
-            match self.send_some() {
-                Ok(Moved::Bytes(sent)) => self.has_sent(sent),
+    /// Sends what the socket takes, at most `turn` bytes.
+    fn send(&mut self, mut turn: usize) {
+        while self.failure.is_none() && !self.pieces.is_empty() && turn > 0 {
+            match self.send_some(turn.min(TURN)) {
+                Ok(Moved::Bytes(sent)) => {
+                    turn -= sent;
+                    self.has_sent(sent);
+                }
                 Ok(_) => return,
                 // What the peer said before it ended the connection says why.
                 Err(error) => {
@@ -221,18 +229,20 @@ impl Origin {
         }
     }
 
-    fn send_some(&self) -> io::Result<Moved> {
+    fn send_some(&self, mut turn: usize) -> io::Result<Moved> {
         let mut copied = &self.copied[self.sent..];
         let mut parts = [part(ptr::null_mut(), 0); PIECES];
         for (place, piece) in parts.iter_mut().zip(&self.pieces) {
-            *place = match piece {
+            let (base, len) = match piece {
                 Piece::Copied(len) => {
                     let (bytes, rest) = copied.split_at(*len);
                     copied = rest;
-                    part(bytes.as_ptr().cast_mut(), bytes.len())
+                    (bytes.as_ptr(), *len)
                 }
-                Piece::Borrowed { source, .. } => part(source.base.cast_mut(), source.len),
+                Piece::Borrowed { source, .. } => (source.base, source.len),
             };
+            *place = part(base.cast_mut(), len.min(turn));
+            turn -= len.min(turn);
         }
         let count = self.pieces.len().min(PIECES);
         // SAFETY: the promise of `post`: the requests are not complete. Other threads may change what they borrow.
@@ -273,7 +283,10 @@ impl Origin {
     }
 
     fn receive(&mut self) {
-        while self.failure.is_none() {
+        for _ in 0..RECEIVES {
+            if self.failure.is_some() {
+                return;
+            }
             match self.receive_some() {
                 Ok(true) => {}
                 Ok(false) => return,
@@ -289,7 +302,7 @@ impl Origin {
                 destination: Destination::Data { to, len },
                 ..
             }) if self.data.min(*len) >= DIRECT => {
-                let part = self.data.min(*len);
+                let part = self.data.min(*len).min(TURN);
                 // SAFETY: the promise of `post`.
                 let moved = unsafe { receive_to(&self.stream, *to, part)? };
                 if let Moved::Bytes(got) = moved {

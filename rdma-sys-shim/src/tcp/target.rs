@@ -6,7 +6,7 @@ use std::{io, ptr};
 
 use super::frame::{Answer, Kind, REQUEST, Refusal, Request};
 use super::regions::Regions;
-use crate::channel::{Moved, Presence, Status};
+use crate::channel::{Moved, Presence, Status, TURN};
 use crate::cross_memory::part;
 use crate::memory::{before_flag, copy};
 use crate::{Access, words};
@@ -186,7 +186,9 @@ impl Target {
                 ..
             }) => (self.regions)
                 .lend(request.at, request.len, Access::READ, |from| {
-                    send(&[own(self.sent, behind), part(from, due), own(behind, all)])
+                    let data = due.min(TURN);
+                    let end = if data == due { all } else { behind };
+                    send(&[own(self.sent, behind), part(from, data), own(behind, end)])
                 })
                 .and_then(mapped),
         };
