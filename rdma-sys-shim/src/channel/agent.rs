@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -42,7 +43,8 @@ const EVENTS_OF_ASSIST: usize = 4;
 const LISTENER: u64 = 0;
 const WAKE: u64 = 1;
 const WATCHED: u64 = 2;
-const FIRST: u64 = 3;
+const SERVED: u64 = 3;
+const FIRST: u64 = 4;
 
 /// How those are served that have proven that they are of the job. One thread at a time calls it: the agent's, or one that assists
 /// it.
@@ -125,12 +127,11 @@ impl<S: Serve> ChannelAgent<S> {
         let failed = |call: &str, error: io::Error| Error::os(call, error);
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| failed("eventfd", error.into()))?;
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
-            .map_err(|error| failed("epoll_create", error.into()))?;
+        let epolls = Epolls::new()?;
         listener
             .set_nonblocking(true)
             .map_err(|error| failed("listening", error))?;
-        let epoll = Arc::new(OwnDescriptor::new(epoll));
+        let epolls = Arc::new(epolls);
         let shared = Arc::new(Shared {
             wake: OwnDescriptor::new(wake),
             orders: Mutex::new(Orders {
@@ -143,9 +144,10 @@ impl<S: Serve> ChannelAgent<S> {
         });
         let watch = |fd: BorrowedFd<'_>, token| {
             let data = EventData::new_u64(token);
-            let added = epoll::add(&**epoll, fd, data, EventFlags::IN);
+            let added = epoll::add(&*epolls.agents, fd, data, EventFlags::IN);
             added.map_err(|error| failed("epoll_ctl", error.into()))
         };
+        watch(epolls.served.as_fd(), SERVED)?;
         watch(listener.as_fd(), LISTENER)?;
         watch(shared.wake.as_fd(), WAKE)?;
         if let Some(fd) = service.watched() {
@@ -154,7 +156,7 @@ impl<S: Serve> ChannelAgent<S> {
         let running = Running {
             shared: shared.clone(),
             listener,
-            epoll: epoll.clone(),
+            epolls: epolls.clone(),
             instance: own.instance,
             key: own.key.with(own.secret),
             service,
@@ -167,7 +169,9 @@ impl<S: Serve> ChannelAgent<S> {
             spare: spare(),
         };
         let channel = Arc::new(Channel {
-            epoll,
+            shared: shared.clone(),
+            epolls,
+            lenders: AtomicUsize::new(0),
             running: Mutex::new(running),
             bell: CallBell::default(),
         });
@@ -249,7 +253,10 @@ pub(crate) enum Next {
 
 /// What the agent's thread and those that assist it have in common.
 struct Channel<S: Serve> {
-    epoll: Arc<OwnDescriptor<OwnedFd>>,
+    shared: Arc<Shared<S::Peer>>,
+    epolls: Arc<Epolls>,
+    /// Threads that serve connections while they wait. The agent sleeps through what comes meanwhile.
+    lenders: AtomicUsize,
     running: Mutex<Running<S>>,
     bell: CallBell,
 }
@@ -257,7 +264,7 @@ struct Channel<S: Serve> {
 struct Running<S: Serve> {
     shared: Arc<Shared<S::Peer>>,
     listener: OwnDescriptor<TcpListener>,
-    epoll: Arc<OwnDescriptor<OwnedFd>>,
+    epolls: Arc<Epolls>,
     instance: u64,
     key: Key,
     service: S,
@@ -280,6 +287,42 @@ fn spare() -> Option<OwnDescriptor<OwnedFd>> {
     made.ok().map(OwnDescriptor::new)
 }
 
+/// What the agent waits for.
+struct Epolls {
+    /// The listener, connections without a proof, the process's own orders, and the other one.
+    agents: OwnDescriptor<OwnedFd>,
+    /// Connections that are served: by the agent, or by threads that assist.
+    served: OwnDescriptor<OwnedFd>,
+}
+
+impl Epolls {
+    fn new() -> Result<Self> {
+        let create = || match epoll::create(epoll::CreateFlags::CLOEXEC) {
+            Ok(epoll) => Ok(OwnDescriptor::new(epoll)),
+            Err(error) => Err(Error::os("epoll_create", error.into())),
+        };
+        Ok(Self {
+            agents: create()?,
+            served: create()?,
+        })
+    }
+
+    fn of(&self, is_proven: bool) -> &OwnedFd {
+        match is_proven {
+            true => &self.served,
+            false => &self.agents,
+        }
+    }
+
+    /// Whether requests wake the agent. What has come before wakes it, too.
+    fn wake_agent(&self, events: EventFlags) {
+        let data = EventData::new_u64(SERVED);
+        if let Err(error) = epoll::modify(&*self.agents, &*self.served, data, events) {
+            tracing::warn!(%error, "the agent cannot change what it waits for");
+        }
+    }
+}
+
 impl<S: Serve> Channel<S> {
     fn running(&self) -> MutexGuard<'_, Running<S>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
@@ -288,8 +331,8 @@ impl<S: Serve> Channel<S> {
     fn run(&self) {
         let mut room = [const { MaybeUninit::uninit() }; EVENTS];
         loop {
-            let limit = self.running().longest_sleep();
-            let events = match wait(&self.epoll, &mut room, limit) {
+            let limit = self.running().longest_sleep(&self.lenders);
+            let events = match wait(&self.epolls.agents, &mut room, limit) {
                 Ok(events) => events,
                 Err(error) => {
                     tracing::error!(%error, "the agent cannot wait for its peers, and ends");
@@ -306,18 +349,26 @@ impl<S: Serve> Channel<S> {
 }
 
 impl<S: Serve> Assisted for Channel<S> {
+    fn lend(&self) {
+        if self.lenders.fetch_add(1, Ordering::AcqRel) == 0 {
+            self.epolls.wake_agent(EventFlags::empty());
+        }
+    }
+
     fn withdraw(&self) {
-        // Whoever has it locked serves those, or withdraws later.
-        if let Ok(running) = self.running.try_lock()
-            && !running.ready.is_empty()
-        {
-            running.shared.wake();
+        if self.lenders.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.epolls.wake_agent(EventFlags::IN);
+        }
+        // While another thread serves, or the agent is about to sleep, it is not known.
+        let is_all_done = (self.running.try_lock()).is_ok_and(|running| running.ready.is_empty());
+        if !is_all_done {
+            self.shared.wake();
         }
     }
 
     fn serve(&self) -> usize {
         match self.running.try_lock() {
-            Ok(mut running) => running.assist(&self.epoll),
+            Ok(mut running) => running.assist(),
             Err(_) => 0,
         }
     }
@@ -349,11 +400,13 @@ fn wait<'a>(
 }
 
 impl<S: Serve> Running<S> {
-    fn longest_sleep(&self) -> Option<Duration> {
-        let limit = match (self.ready.is_empty(), self.unproven.is_empty()) {
-            (false, _) => Some(Duration::ZERO),
-            (true, false) => Some(LEAST_PROOF_TIME),
-            (true, true) => None,
+    /// Those that could go on are left to `lenders`, if there are any: they wake the agent in time.
+    fn longest_sleep(&self, lenders: &AtomicUsize) -> Option<Duration> {
+        let goes_on = !self.ready.is_empty() && lenders.load(Ordering::Acquire) == 0;
+        let limit = match (goes_on, self.unproven.is_empty()) {
+            (true, _) => Some(Duration::ZERO),
+            (false, false) => Some(LEAST_PROOF_TIME),
+            (false, true) => None,
         };
         let paused = self.paused_until.map(|_| PAUSE);
         limit.into_iter().chain(paused).min()
@@ -368,6 +421,7 @@ impl<S: Serve> Running<S> {
                 WAKE if !self.look_at_orders() => return None,
                 WAKE => {}
                 WATCHED => self.look(),
+                SERVED => self.add_requests::<EVENTS>(&mut ready),
                 token if !ready.contains(&token) => ready.push(token),
                 _ => {}
             }
@@ -383,19 +437,23 @@ impl<S: Serve> Running<S> {
         Some(count)
     }
 
-    /// Serves those whose requests have come, and those that could go on. All else is left to the agent.
-    fn assist(&mut self, epoll: &OwnedFd) -> usize {
-        let mut room = [const { MaybeUninit::uninit() }; EVENTS_OF_ASSIST];
-        // If it fails, the agent finds out, too.
-        let events = wait(epoll, &mut room, Some(Duration::ZERO)).unwrap_or_default();
-        let mut ready = std::mem::take(&mut self.ready);
+    /// Adds those that can be served, at most so many.
+    fn add_requests<const MOST: usize>(&self, ready: &mut Vec<u64>) {
+        let mut room = [const { MaybeUninit::uninit() }; MOST];
+        // It fails only if the descriptor is lost, and then the agent's own wait fails, too.
+        let events = wait(&self.epolls.served, &mut room, Some(Duration::ZERO)).unwrap_or_default();
         for event in events {
             let token = { event.data }.u64();
-            let connection = self.connections.get(&token);
-            if connection.is_some_and(Connection::is_proven) && !ready.contains(&token) {
+            if !ready.contains(&token) {
                 ready.push(token);
             }
         }
+    }
+
+    /// Serves those whose requests have come, and those that could go on. All else is left to the agent.
+    fn assist(&mut self) -> usize {
+        let mut ready = std::mem::take(&mut self.ready);
+        self.add_requests::<EVENTS_OF_ASSIST>(&mut ready);
         if ready.is_empty() {
             return 0;
         }
@@ -476,7 +534,7 @@ impl<S: Serve> Running<S> {
 
     fn listen_for(&self, events: EventFlags) {
         let data = EventData::new_u64(LISTENER);
-        if let Err(error) = epoll::modify(&**self.epoll, &*self.listener, data, events) {
+        if let Err(error) = epoll::modify(&*self.epolls.agents, &*self.listener, data, events) {
             tracing::warn!(%error, "the agent cannot change what it waits for");
         }
     }
@@ -544,13 +602,14 @@ impl<S: Serve> Running<S> {
     fn keep(&mut self, stream: Stream, stage: Stage<S::Peer>) -> io::Result<u64> {
         let token = self.next;
         self.next += 1;
-        let data = EventData::new_u64(token);
-        epoll::add(&**self.epoll, &*stream, data, EventFlags::IN)?;
         let connection = Connection {
             stream,
             stage,
             awaited: EventFlags::IN,
         };
+        let data = EventData::new_u64(token);
+        let epoll = self.epolls.of(connection.is_proven());
+        epoll::add(epoll, &*connection.stream, data, EventFlags::IN)?;
         self.connections.insert(token, connection);
         Ok(token)
     }
@@ -559,7 +618,7 @@ impl<S: Serve> Running<S> {
         if self.service.look().is_break()
             && let Some(fd) = self.service.watched()
         {
-            let _ = epoll::delete(&**self.epoll, fd);
+            let _ = epoll::delete(&*self.epolls.agents, fd);
         }
     }
 
@@ -579,15 +638,22 @@ impl<S: Serve> Running<S> {
         let was_proven = connection.is_proven();
         let own = (self.instance, &self.key, self.has_left);
         let next = connection.go_on(own, &mut self.service);
+        let data = EventData::new_u64(token);
         if connection.is_proven() && !was_proven {
             self.unproven.retain(|&(other, _)| other != token);
+            let (stream, events) = (&*connection.stream, connection.awaited);
+            let moved = epoll::delete(&*self.epolls.agents, stream)
+                .and_then(|()| epoll::add(&*self.epolls.served, stream, data, events));
+            if let Err(error) = moved {
+                return self.end(token, Some(&error.into()));
+            }
         }
         match next {
             Ok(Next::Waits(events)) if events == connection.awaited => {}
             Ok(Next::Waits(events)) => {
                 connection.awaited = events;
-                let data = EventData::new_u64(token);
-                let modified = epoll::modify(&**self.epoll, &*connection.stream, data, events);
+                let epoll = self.epolls.of(connection.is_proven());
+                let modified = epoll::modify(epoll, &*connection.stream, data, events);
                 if let Err(error) = modified {
                     self.end(token, Some(&error.into()));
                 }
@@ -603,12 +669,12 @@ impl<S: Serve> Running<S> {
         let Some(connection) = self.connections.remove(&token) else {
             return;
         };
+        // A child that is just being forked may have a copy, and then closing this one does neither.
+        let _ = epoll::delete(self.epolls.of(connection.is_proven()), &*connection.stream);
         match connection.stage {
             Stage::Serving(peer) => self.service.ended(peer, error),
             _ => self.unproven.retain(|&(other, _)| other != token),
         }
-        // A child that is just being forked may have a copy, and then closing this one does neither.
-        let _ = epoll::delete(&**self.epoll, &*connection.stream);
         let _ = connection.stream.shutdown(Shutdown::Both);
     }
 }

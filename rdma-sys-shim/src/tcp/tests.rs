@@ -3,7 +3,8 @@
 use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd as _;
-use std::sync::Barrier;
+use std::sync::{Barrier, Mutex};
+use std::time::Duration;
 use std::{fs, ptr, thread};
 
 use rustix::event::epoll::EventFlags;
@@ -14,9 +15,12 @@ use super::target::Target;
 use super::*;
 use crate::channel::{Next, Side, prepare};
 use crate::system::page_size;
-use crate::{RemoteAddress, Ticket, Width};
+use crate::{Assist, RemoteAddress, Ticket, Width};
 
 const MIB: usize = 1 << 20;
+
+/// A thread that assists serves all devices of the process.
+static ASSISTING: Mutex<()> = Mutex::new(());
 
 /// Pages of a file.
 struct Pages {
@@ -195,9 +199,9 @@ fn open(secret: u8) -> TcpDevice {
 
 #[test]
 fn a_thread_that_waits_serves_peers_beside_the_agent() {
-    use crate::{Assist, Width};
     use std::sync::atomic::{AtomicBool, Ordering};
 
+    let _others = ASSISTING.lock();
     let (target, origin) = (open(1), open(1));
     let region = target.allocate(8, 8).unwrap();
     let endpoint = origin.connect(&target.address()).unwrap();
@@ -228,6 +232,33 @@ fn a_thread_that_waits_serves_peers_beside_the_agent() {
     });
     // SAFETY: no operation is under way any more.
     assert_eq!(unsafe { region.base().cast::<u64>().read() }, added);
+}
+
+#[test]
+fn requests_wake_the_agent_but_while_a_thread_serves() {
+    let _others = ASSISTING.lock();
+    let (target, origin) = (open(1), open(1));
+    let region = target.allocate(8, 8).unwrap();
+    let endpoint = origin.connect(&target.address()).unwrap();
+    let mut assist = Assist::of_process().unwrap();
+    for was_lent in [false, true, false] {
+        if was_lent {
+            assist.lend();
+        }
+        let mut old = 0;
+        // SAFETY: the variable is there until the operation is complete.
+        let ticket =
+            unsafe { endpoint.fetch_add(region.remote().at(0), Width::W8, 1, &raw mut old) };
+        let ticket = ticket.unwrap();
+        if was_lent {
+            thread::sleep(Duration::from_millis(50));
+            assert!(!endpoint.completed(ticket).unwrap());
+            // New peers are the agent's at any time.
+            open(1).connect(&target.address()).unwrap();
+            assist.withdraw();
+        }
+        finish(&*endpoint, ticket).unwrap();
+    }
 }
 
 #[test]
