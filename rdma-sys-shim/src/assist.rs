@@ -7,10 +7,11 @@ use std::time::Duration;
 
 /// Where peers ask for something that a thread which waits can do.
 pub(crate) trait Assisted: Send + Sync {
-    /// Tells peers that a thread is about to call [`serve`](Self::serve) again and again.
+    /// A thread is about to call [`serve`](Self::serve) again and again. Peers may be told, and an agent may sleep meanwhile. It must
+    /// be made up for if the thread is kept from serving.
     fn lend(&self) {}
 
-    /// Tells them that it will not, for a while.
+    /// It will not, for a while.
     fn withdraw(&self) {}
 
     /// Does what they ask for now, without waiting, and says how many requests or connections that concerned. Another call,

@@ -45,7 +45,7 @@ pub(super) fn lend(
 
 /// As [`lend`], where peers know of it.
 fn serve(
-    assist: &mut Assist,
+    assist: &Assist,
     mut is_asked: bool,
     was_asked: bool,
     done: &mut dyn FnMut() -> Result<bool>,
@@ -61,12 +61,7 @@ fn serve(
         is_asked |= assist.serve();
         turn += 1;
         if turn.is_multiple_of(TURNS) {
-            if hook::is_set() {
-                // It may compute for long.
-                assist.withdraw();
-                hook::call();
-                assist.lend();
-            }
+            hook::call();
             let now = Instant::now();
             if std::mem::take(&mut is_asked) {
                 asked = now;

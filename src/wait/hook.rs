@@ -28,14 +28,10 @@ pub(crate) fn set_hook(hook: Option<Arc<Hook>>) {
     drop(before);
 }
 
-pub(super) fn is_set() -> bool {
-    IS_SET.load(Ordering::Relaxed)
-}
-
 /// Calls it, unless this thread is in it; false if there is none.
 #[inline]
 pub(super) fn call() -> bool {
-    is_set() && call_it()
+    IS_SET.load(Ordering::Relaxed) && call_it()
 }
 
 #[cold]

@@ -6,8 +6,7 @@ use std::mem::MaybeUninit;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -15,6 +14,7 @@ use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 
 use super::call_bell::CallBell;
+use super::lending::Lending;
 use super::proof::{Challenge, FULL, HELLO, Key, PROOF, WELCOME};
 use super::record::Record;
 use super::socket::{OwnDescriptor, Stream};
@@ -44,7 +44,8 @@ const LISTENER: u64 = 0;
 const WAKE: u64 = 1;
 const WATCHED: u64 = 2;
 const SERVED: u64 = 3;
-const FIRST: u64 = 4;
+const TIMER: u64 = 4;
+const FIRST: u64 = 5;
 
 /// How those are served that have proven that they are of the job. One thread at a time calls it: the agent's, or one that assists
 /// it.
@@ -127,11 +128,10 @@ impl<S: Serve> ChannelAgent<S> {
         let failed = |call: &str, error: io::Error| Error::os(call, error);
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| failed("eventfd", error.into()))?;
-        let epolls = Epolls::new()?;
         listener
             .set_nonblocking(true)
             .map_err(|error| failed("listening", error))?;
-        let epolls = Arc::new(epolls);
+        let lending = Arc::new(Lending::new(SERVED, TIMER)?);
         let shared = Arc::new(Shared {
             wake: OwnDescriptor::new(wake),
             orders: Mutex::new(Orders {
@@ -144,10 +144,9 @@ impl<S: Serve> ChannelAgent<S> {
         });
         let watch = |fd: BorrowedFd<'_>, token| {
             let data = EventData::new_u64(token);
-            let added = epoll::add(&*epolls.agents, fd, data, EventFlags::IN);
+            let added = epoll::add(lending.own(), fd, data, EventFlags::IN);
             added.map_err(|error| failed("epoll_ctl", error.into()))
         };
-        watch(epolls.served.as_fd(), SERVED)?;
         watch(listener.as_fd(), LISTENER)?;
         watch(shared.wake.as_fd(), WAKE)?;
         if let Some(fd) = service.watched() {
@@ -156,7 +155,7 @@ impl<S: Serve> ChannelAgent<S> {
         let running = Running {
             shared: shared.clone(),
             listener,
-            epolls: epolls.clone(),
+            lending: lending.clone(),
             instance: own.instance,
             key: own.key.with(own.secret),
             service,
@@ -170,8 +169,7 @@ impl<S: Serve> ChannelAgent<S> {
         };
         let channel = Arc::new(Channel {
             shared: shared.clone(),
-            epolls,
-            lenders: AtomicUsize::new(0),
+            lending,
             running: Mutex::new(running),
             bell: CallBell::default(),
         });
@@ -254,9 +252,7 @@ pub(crate) enum Next {
 /// What the agent's thread and those that assist it have in common.
 struct Channel<S: Serve> {
     shared: Arc<Shared<S::Peer>>,
-    epolls: Arc<Epolls>,
-    /// Threads that serve connections while they wait. The agent sleeps through what comes meanwhile.
-    lenders: AtomicUsize,
+    lending: Arc<Lending>,
     running: Mutex<Running<S>>,
     bell: CallBell,
 }
@@ -264,7 +260,7 @@ struct Channel<S: Serve> {
 struct Running<S: Serve> {
     shared: Arc<Shared<S::Peer>>,
     listener: OwnDescriptor<TcpListener>,
-    epolls: Arc<Epolls>,
+    lending: Arc<Lending>,
     instance: u64,
     key: Key,
     service: S,
@@ -287,52 +283,25 @@ fn spare() -> Option<OwnDescriptor<OwnedFd>> {
     made.ok().map(OwnDescriptor::new)
 }
 
-/// What the agent waits for.
-struct Epolls {
-    /// The listener, connections without a proof, the process's own orders, and the other one.
-    agents: OwnDescriptor<OwnedFd>,
-    /// Connections that are served: by the agent, or by threads that assist.
-    served: OwnDescriptor<OwnedFd>,
-}
-
-impl Epolls {
-    fn new() -> Result<Self> {
-        let create = || match epoll::create(epoll::CreateFlags::CLOEXEC) {
-            Ok(epoll) => Ok(OwnDescriptor::new(epoll)),
-            Err(error) => Err(Error::os("epoll_create", error.into())),
-        };
-        Ok(Self {
-            agents: create()?,
-            served: create()?,
-        })
-    }
-
-    fn of(&self, is_proven: bool) -> &OwnedFd {
-        match is_proven {
-            true => &self.served,
-            false => &self.agents,
-        }
-    }
-
-    /// Whether requests wake the agent. What has come before wakes it, too.
-    fn wake_agent(&self, events: EventFlags) {
-        let data = EventData::new_u64(SERVED);
-        if let Err(error) = epoll::modify(&*self.agents, &*self.served, data, events) {
-            tracing::warn!(%error, "the agent cannot change what it waits for");
-        }
-    }
-}
-
 impl<S: Serve> Channel<S> {
     fn running(&self) -> MutexGuard<'_, Running<S>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// `None` while another thread serves.
+    fn try_running(&self) -> Option<MutexGuard<'_, Running<S>>> {
+        match self.running.try_lock() {
+            Ok(running) => Some(running),
+            Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     fn run(&self) {
         let mut room = [const { MaybeUninit::uninit() }; EVENTS];
         loop {
-            let limit = self.running().longest_sleep(&self.lenders);
-            let events = match wait(&self.epolls.agents, &mut room, limit) {
+            let limit = self.running().longest_sleep();
+            let events = match wait(self.lending.own(), &mut room, limit) {
                 Ok(events) => events,
                 Err(error) => {
                     tracing::error!(%error, "the agent cannot wait for its peers, and ends");
@@ -350,27 +319,19 @@ impl<S: Serve> Channel<S> {
 
 impl<S: Serve> Assisted for Channel<S> {
     fn lend(&self) {
-        if self.lenders.fetch_add(1, Ordering::AcqRel) == 0 {
-            self.epolls.wake_agent(EventFlags::empty());
-        }
+        self.lending.lend();
     }
 
     fn withdraw(&self) {
-        if self.lenders.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.epolls.wake_agent(EventFlags::IN);
-        }
-        // While another thread serves, or the agent is about to sleep, it is not known.
-        let is_all_done = (self.running.try_lock()).is_ok_and(|running| running.ready.is_empty());
-        if !is_all_done {
+        // Whoever serves at this moment may leave something to the agent.
+        if self.lending.withdraw() && self.try_running().is_none_or(|it| !it.ready.is_empty()) {
             self.shared.wake();
         }
     }
 
     fn serve(&self) -> usize {
-        match self.running.try_lock() {
-            Ok(mut running) => running.assist(),
-            Err(_) => 0,
-        }
+        self.lending.note_look();
+        self.try_running().map_or(0, |mut running| running.assist())
     }
 
     fn sleep(&self, limit: Duration) {
@@ -384,7 +345,7 @@ impl<S: Serve> Assisted for Channel<S> {
 
 /// Waits for events, for so long at most.
 fn wait<'a>(
-    epoll: &OwnedFd,
+    epoll: BorrowedFd<'_>,
     room: &'a mut [MaybeUninit<Event>],
     limit: Option<Duration>,
 ) -> io::Result<&'a [Event]> {
@@ -400,9 +361,9 @@ fn wait<'a>(
 }
 
 impl<S: Serve> Running<S> {
-    /// Those that could go on are left to `lenders`, if there are any: they wake the agent in time.
-    fn longest_sleep(&self, lenders: &AtomicUsize) -> Option<Duration> {
-        let goes_on = !self.ready.is_empty() && lenders.load(Ordering::Acquire) == 0;
+    /// While the agent is to sleep, those that could go on are left to a thread that serves.
+    fn longest_sleep(&self) -> Option<Duration> {
+        let goes_on = !self.ready.is_empty() && !self.lending.is_agent_asleep();
         let limit = match (goes_on, self.unproven.is_empty()) {
             (true, _) => Some(Duration::ZERO),
             (false, false) => Some(LEAST_PROOF_TIME),
@@ -422,6 +383,8 @@ impl<S: Serve> Running<S> {
                 WAKE => {}
                 WATCHED => self.look(),
                 SERVED => self.add_requests::<EVENTS>(&mut ready),
+                TIMER if self.lending.tick() => self.add_requests::<EVENTS>(&mut ready),
+                TIMER => {}
                 token if !ready.contains(&token) => ready.push(token),
                 _ => {}
             }
@@ -440,8 +403,14 @@ impl<S: Serve> Running<S> {
     /// Adds those that can be served, at most so many.
     fn add_requests<const MOST: usize>(&self, ready: &mut Vec<u64>) {
         let mut room = [const { MaybeUninit::uninit() }; MOST];
-        // It fails only if the descriptor is lost, and then the agent's own wait fails, too.
-        let events = wait(&self.epolls.served, &mut room, Some(Duration::ZERO)).unwrap_or_default();
+        let events = match wait(self.lending.served(), &mut room, Some(Duration::ZERO)) {
+            Ok(events) => events,
+            Err(error) => {
+                static LOGGED: Once = Once::new();
+                LOGGED.call_once(|| tracing::error!(%error, "peers cannot be served any more"));
+                return;
+            }
+        };
         for event in events {
             let token = { event.data }.u64();
             if !ready.contains(&token) {
@@ -534,7 +503,7 @@ impl<S: Serve> Running<S> {
 
     fn listen_for(&self, events: EventFlags) {
         let data = EventData::new_u64(LISTENER);
-        if let Err(error) = epoll::modify(&*self.epolls.agents, &*self.listener, data, events) {
+        if let Err(error) = epoll::modify(self.lending.own(), &*self.listener, data, events) {
             tracing::warn!(%error, "the agent cannot change what it waits for");
         }
     }
@@ -608,8 +577,12 @@ impl<S: Serve> Running<S> {
             awaited: EventFlags::IN,
         };
         let data = EventData::new_u64(token);
-        let epoll = self.epolls.of(connection.is_proven());
-        epoll::add(epoll, &*connection.stream, data, EventFlags::IN)?;
+        epoll::add(
+            connection.epoll(&self.lending),
+            &*connection.stream,
+            data,
+            EventFlags::IN,
+        )?;
         self.connections.insert(token, connection);
         Ok(token)
     }
@@ -618,7 +591,7 @@ impl<S: Serve> Running<S> {
         if self.service.look().is_break()
             && let Some(fd) = self.service.watched()
         {
-            let _ = epoll::delete(&*self.epolls.agents, fd);
+            let _ = epoll::delete(self.lending.own(), fd);
         }
     }
 
@@ -642,8 +615,8 @@ impl<S: Serve> Running<S> {
         if connection.is_proven() && !was_proven {
             self.unproven.retain(|&(other, _)| other != token);
             let (stream, events) = (&*connection.stream, connection.awaited);
-            let moved = epoll::delete(&*self.epolls.agents, stream)
-                .and_then(|()| epoll::add(&*self.epolls.served, stream, data, events));
+            let moved = epoll::delete(self.lending.own(), stream)
+                .and_then(|()| epoll::add(self.lending.served(), stream, data, events));
             if let Err(error) = moved {
                 return self.end(token, Some(&error.into()));
             }
@@ -652,7 +625,7 @@ impl<S: Serve> Running<S> {
             Ok(Next::Waits(events)) if events == connection.awaited => {}
             Ok(Next::Waits(events)) => {
                 connection.awaited = events;
-                let epoll = self.epolls.of(connection.is_proven());
+                let epoll = connection.epoll(&self.lending);
                 let modified = epoll::modify(epoll, &*connection.stream, data, events);
                 if let Err(error) = modified {
                     self.end(token, Some(&error.into()));
@@ -670,7 +643,7 @@ impl<S: Serve> Running<S> {
             return;
         };
         // A child that is just being forked may have a copy, and then closing this one does neither.
-        let _ = epoll::delete(self.epolls.of(connection.is_proven()), &*connection.stream);
+        let _ = epoll::delete(connection.epoll(&self.lending), &*connection.stream);
         match connection.stage {
             Stage::Serving(peer) => self.service.ended(peer, error),
             _ => self.unproven.retain(|&(other, _)| other != token),
@@ -688,6 +661,14 @@ fn is_of_connection(error: &io::Error) -> bool {
 impl<P> Connection<P> {
     fn is_proven(&self) -> bool {
         matches!(self.stage, Stage::Serving(_))
+    }
+
+    /// Where it is waited for.
+    fn epoll<'a>(&self, lending: &'a Lending) -> BorrowedFd<'a> {
+        match self.is_proven() {
+            true => lending.served(),
+            false => lending.own(),
+        }
     }
 
     /// Does what can be done without waiting. An error is one of the connection.

@@ -7,6 +7,7 @@ mod agent;
 mod call_bell;
 mod dial;
 mod interfaces;
+mod lending;
 mod listen;
 mod peers;
 mod proof;

@@ -22,8 +22,6 @@ pub(super) const MOST_QUEUED: usize = 256 << 10;
 const INPUT: usize = 16 << 10;
 /// So many pieces are sent in one call.
 const PIECES: usize = 16;
-/// So often a thread that waits receives before it looks at what else goes on.
-const RECEIVES: u32 = 16;
 /// Data of which so much is still to come is received where it belongs, without a copy.
 const DIRECT: usize = 4 << 10;
 
@@ -167,7 +165,7 @@ impl Origin {
         });
         self.expected.extend(expected);
         if at_once || borrows || self.copied.len() - self.sent >= COLLECTED {
-            self.send(usize::MAX);
+            self.send();
         }
         Ok(ticket)
     }
@@ -202,23 +200,19 @@ impl Origin {
         }
     }
 
-    /// Sends what the socket takes, and receives what has come, but no more than some hundred KiB.
+    /// Sends what the socket takes, and receives what has come.
     pub(super) fn progress(&mut self) {
-        self.send(TURN);
+        self.send();
         self.receive();
         if self.done == self.posted {
             self.silence.rests(&self.stream);
         }
     }
 
-    /// Sends what the socket takes, at most `turn` bytes.
-    fn send(&mut self, mut turn: usize) {
-        while self.failure.is_none() && !self.pieces.is_empty() && turn > 0 {
-            match self.send_some(turn.min(TURN)) {
-                Ok(Moved::Bytes(sent)) => {
-                    turn -= sent;
-                    self.has_sent(sent);
-                }
+    fn send(&mut self) {
+        while self.failure.is_none() && !self.pieces.is_empty() {
+            match self.send_some() {
+                Ok(Moved::Bytes(sent)) => self.has_sent(sent),
                 Ok(_) => return,
                 // What the peer said before it ended the connection says why.
                 Err(error) => {
@@ -229,7 +223,8 @@ impl Origin {
         }
     }
 
-    fn send_some(&self, mut turn: usize) -> io::Result<Moved> {
+    fn send_some(&self) -> io::Result<Moved> {
+        let mut left = TURN;
         let mut copied = &self.copied[self.sent..];
         let mut parts = [part(ptr::null_mut(), 0); PIECES];
         for (place, piece) in parts.iter_mut().zip(&self.pieces) {
@@ -241,8 +236,8 @@ impl Origin {
                 }
                 Piece::Borrowed { source, .. } => (source.base, source.len),
             };
-            *place = part(base.cast_mut(), len.min(turn));
-            turn -= len.min(turn);
+            *place = part(base.cast_mut(), len.min(left));
+            left -= len.min(left);
         }
         let count = self.pieces.len().min(PIECES);
         // SAFETY: the promise of `post`: the requests are not complete. Other threads may change what they borrow.
@@ -283,10 +278,7 @@ impl Origin {
     }
 
     fn receive(&mut self) {
-        for _ in 0..RECEIVES {
-            if self.failure.is_some() {
-                return;
-            }
+        while self.failure.is_none() {
             match self.receive_some() {
                 Ok(true) => {}
                 Ok(false) => return,

@@ -187,8 +187,8 @@ impl Target {
             }) => (self.regions)
                 .lend(request.at, request.len, Access::READ, |from| {
                     let data = due.min(TURN);
-                    let end = if data == due { all } else { behind };
-                    send(&[own(self.sent, behind), part(from, data), own(behind, end)])
+                    let until = if data == due { all } else { behind };
+                    send(&[own(self.sent, behind), part(from, data), own(behind, until)])
                 })
                 .and_then(mapped),
         };

@@ -4,7 +4,6 @@ use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd as _;
 use std::sync::{Barrier, Mutex};
-use std::time::Duration;
 use std::{fs, ptr, thread};
 
 use rustix::event::epoll::EventFlags;
@@ -235,29 +234,36 @@ fn a_thread_that_waits_serves_peers_beside_the_agent() {
 }
 
 #[test]
-fn requests_wake_the_agent_but_while_a_thread_serves() {
+fn peers_are_served_whatever_a_thread_does_that_said_it_would_serve() {
     let _others = ASSISTING.lock();
     let (target, origin) = (open(1), open(1));
     let region = target.allocate(8, 8).unwrap();
     let endpoint = origin.connect(&target.address()).unwrap();
     let mut assist = Assist::of_process().unwrap();
-    for was_lent in [false, true, false] {
-        if was_lent {
-            assist.lend();
-        }
-        let mut old = 0;
+    let mut old = u64::MAX;
+    let mut add = |expected: u64| {
         // SAFETY: the variable is there until the operation is complete.
         let ticket =
             unsafe { endpoint.fetch_add(region.remote().at(0), Width::W8, 1, &raw mut old) };
-        let ticket = ticket.unwrap();
-        if was_lent {
-            thread::sleep(Duration::from_millis(50));
-            assert!(!endpoint.completed(ticket).unwrap());
-            // New peers are the agent's at any time.
-            open(1).connect(&target.address()).unwrap();
-            assist.withdraw();
+        finish(&*endpoint, ticket.unwrap()).unwrap();
+        assert_eq!(old, expected);
+    };
+    for round in 0..3 {
+        // It serves nobody at all, begins and ends at once, and serves some.
+        assist.lend();
+        add(4 * round);
+        open(1).connect(&target.address()).unwrap();
+        assist.withdraw();
+        add(4 * round + 1);
+        assist.lend();
+        assist.withdraw();
+        add(4 * round + 2);
+        assist.lend();
+        for _ in 0..1000 {
+            assist.serve();
         }
-        finish(&*endpoint, ticket).unwrap();
+        add(4 * round + 3);
+        assist.withdraw();
     }
 }
 

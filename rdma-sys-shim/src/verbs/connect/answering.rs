@@ -143,6 +143,20 @@ impl Answering {
         Ok(())
     }
 
+    /// Hears what has come; `None` if there may be more.
+    fn listen(&mut self, stream: &TcpStream, contact: &mut Contact) -> io::Result<Option<Next>> {
+        let mut room = [0; 512];
+        match receive(stream, &mut room)? {
+            Moved::Bytes(got) => contact.input.extend(&room[..got]),
+            Moved::Nothing => return Ok(Some(Next::Waits(EventFlags::IN))),
+            Moved::End => return Ok(Some(Next::Ends)),
+        }
+        while let Some(message) = Message::take(&mut contact.input)? {
+            self.hear(contact, message)?;
+        }
+        Ok(None)
+    }
+
     /// Answers one that has asked.
     fn answer(&mut self, contact: &mut Contact, theirs: &Numbers, from: &Address) {
         let Ends { own, queues, .. } = &*self.ends;
@@ -180,8 +194,14 @@ impl Serve for Answering {
 
     fn serve(&mut self, stream: &TcpStream, contact: &mut Contact) -> io::Result<Next> {
         for _ in 0..MESSAGES {
-            if !contact.send(stream)? {
-                return Ok(Next::Waits(EventFlags::OUT));
+            match contact.send(stream) {
+                Ok(true) => {}
+                Ok(false) => return Ok(Next::Waits(EventFlags::OUT)),
+                // The peer may have said that it leaves before it ended the connection.
+                Err(error) => {
+                    while let Ok(None) = self.listen(stream, contact) {}
+                    return Err(error);
+                }
             }
             if contact.question.is_some() && self.has_answered {
                 if contact.told.is_some_and(|told| told.elapsed() < TOLD_EVERY) {
@@ -199,14 +219,8 @@ impl Serve for Answering {
                 }
                 continue;
             }
-            let mut room = [0; 512];
-            match receive(stream, &mut room)? {
-                Moved::Bytes(got) => contact.input.extend(&room[..got]),
-                Moved::Nothing => return Ok(Next::Waits(EventFlags::IN)),
-                Moved::End => return Ok(Next::Ends),
-            }
-            while let Some(message) = Message::take(&mut contact.input)? {
-                self.hear(contact, message)?;
+            if let Some(next) = self.listen(stream, contact)? {
+                return Ok(next);
             }
         }
         Ok(Next::Ready)
