@@ -7,8 +7,8 @@ use std::time::Duration;
 
 /// Where peers ask for something that a thread which waits can do.
 pub(crate) trait Assisted: Send + Sync {
-    /// A thread is about to call [`serve`](Self::serve) again and again. Peers may be told, and an agent may sleep meanwhile. It must
-    /// be made up for if the thread is kept from serving.
+    /// A thread is about to call [`serve`](Self::serve) again and again. Peers may be told, and an agent may sleep meanwhile. But it
+    /// may be kept from serving, and peers must not depend on it.
     fn lend(&self) {}
 
     /// It will not, for a while.
