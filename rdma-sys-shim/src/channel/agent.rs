@@ -331,7 +331,15 @@ impl<S: Serve> Assisted for Channel<S> {
 
     fn serve(&self) -> usize {
         self.lending.note_look();
-        self.try_running().map_or(0, |mut running| running.assist())
+        let Some(mut running) = self.try_running() else {
+            return 0;
+        };
+        let served = running.assist();
+        // The agent does not know of those if it sleeps, and is not to sleep through them.
+        if !running.ready.is_empty() && !self.lending.is_agent_asleep() {
+            self.shared.wake();
+        }
+        served
     }
 
     fn sleep(&self, limit: Duration) {
