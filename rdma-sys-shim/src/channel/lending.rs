@@ -38,8 +38,8 @@ struct State {
     is_agent_asleep: bool,
     /// The timer runs. It may outlast the threads, so that those which serve again soon need not start it.
     ticks: bool,
-    /// How often a thread has served since the last tick.
-    looks: u64,
+    /// Since the last tick.
+    has_served: bool,
 }
 
 impl Lending {
@@ -103,7 +103,7 @@ impl Lending {
 
     /// A thread serves.
     pub(super) fn note_look(&self) {
-        self.state().looks += 1;
+        self.state().has_served = true;
     }
 
     pub(super) fn is_agent_asleep(&self) -> bool {
@@ -115,7 +115,7 @@ impl Lending {
     pub(super) fn tick(&self) -> bool {
         let _ = rustix::io::read(&*self.timer, &mut [0; 8]);
         let mut state = self.state();
-        let is_idle = std::mem::take(&mut state.looks) == 0;
+        let is_idle = !std::mem::take(&mut state.has_served);
         if state.lenders == 0 {
             self.tick_every(&mut state, Duration::ZERO);
         } else if is_idle && state.is_agent_asleep {
