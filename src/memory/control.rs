@@ -22,81 +22,81 @@ pub(crate) const PINNED_BYTES: u64 = 4 << 20;
 const COMMUNICATORS: u64 = 16;
 const VARIABLE: &str = "TRANSOM_CONTROL_BYTES";
 
-/// More than any segment of a control region has, in bits of an offset.
+/// More than any slab of a control region has, in bits of an offset.
 const OFFSET_BITS: u32 = 40;
 /// More than any control region has: each further one is as long as all before it.
-const SEGMENTS: u64 = 32;
-/// What the list of segments takes of the first one: address, length and rkey of each.
-pub(crate) const SEGMENT_LIST_BYTES: u64 = (SEGMENTS * ENTRY).next_multiple_of(LINE);
+const SLABS: u64 = 32;
+/// What the list of slabs takes of the first one: address, length and rkey of each.
+pub(crate) const SEGMENT_LIST_BYTES: u64 = (SLABS * ENTRY).next_multiple_of(LINE);
 const ENTRY: u64 = 24;
 
-/// Where a block stands in its rank's control region: the segment and the offset in it, in one word that peers are told.
+/// Where a block stands in its rank's control region: the slab and the offset in it, in one word that peers are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockPlace {
-    pub(crate) segment: u64,
+    pub(crate) slab: u64,
     pub(crate) offset: u64,
 }
 
 impl BlockPlace {
     fn to_word(self) -> u64 {
-        self.segment << OFFSET_BITS | self.offset
+        self.slab << OFFSET_BITS | self.offset
     }
 
     pub(crate) fn from_word(word: u64) -> Self {
         Self {
-            segment: word >> OFFSET_BITS,
+            slab: word >> OFFSET_BITS,
             offset: word & ((1 << OFFSET_BITS) - 1),
         }
     }
 
-    /// Where in the list of segments that of the block is described.
+    /// Where in the list of slabs that of the block is described.
     pub(crate) fn entry(self) -> u64 {
-        self.segment * ENTRY
+        self.slab * ENTRY
     }
 }
 
 /// Whether a peer's block can stand there in its control region. How long that is, the device checks.
 pub(crate) fn may_be_block(word: u64) -> bool {
-    let BlockPlace { segment, offset } = BlockPlace::from_word(word);
-    offset.is_multiple_of(LINE) && segment < SEGMENTS
+    let BlockPlace { slab, offset } = BlockPlace::from_word(word);
+    offset.is_multiple_of(LINE) && slab < SLABS
 }
 
-/// What a peer's list of segments says of one of them.
-pub(crate) fn listed_segment(entry: [u64; 3]) -> RemoteRegion {
+/// What a peer's list of slabs says of one of them.
+pub(crate) fn listed_slab(entry: [u64; 3]) -> RemoteRegion {
     let [address, len, rkey] = entry;
     RemoteRegion { address, len, rkey }
 }
 
-/// This rank's control region: a segment that peers know from the start, and others as they are needed.
+/// This rank's control region: a slab that peers know from the start, and others as they are needed.
 pub(crate) struct ControlRegion {
     device: Arc<dyn Device>,
-    first: Arc<Segment>,
+    first: Arc<Slab>,
     /// All, the first one among them.
-    segments: Mutex<Vec<Arc<Segment>>>,
+    slabs: Mutex<Vec<Arc<Slab>>>,
     /// Where in the first one the list of them stands.
     list_at: u64,
     /// Whether the environment says how long it is.
     is_fixed: bool,
-    /// In the first segment, where what ranks allocate alike is to stand.
+    /// In the first slab, where what ranks allocate alike is to stand.
     alike_from: AtomicU64,
     /// Blocks whose users are gone, while a peer's last word is still under way to them.
     retired: Mutex<Vec<Retired>>,
 }
 
-struct Segment {
+struct Slab {
     number: u64,
     region: Region,
     free: Mutex<FreeSpace>,
 }
 
 struct Retired {
-    segment: Arc<Segment>,
+    slab: Arc<Slab>,
     offset: u64,
     len: u64,
     awaited: Box<[(u64, u64)]>,
 }
 
-impl Segment {
+impl Slab {
     /// `reserved`: bytes at the start that nobody takes.
     fn new(device: &dyn Device, number: u64, reserved: u64, len: u64) -> Result<Self> {
         let region = device.allocate(len as usize, LINE as usize)?;
@@ -109,7 +109,7 @@ impl Segment {
         })
     }
 
-    /// The aligned word `at` bytes into the segment.
+    /// The aligned word `at` bytes into the slab.
     #[inline]
     fn word(&self, at: u64) -> &AtomicU64 {
         assert!(at.is_multiple_of(8) && at + 8 <= self.region.len() as u64);
@@ -154,10 +154,10 @@ impl ControlRegion {
         let len = configured
             .unwrap_or_else(|| usual.max(COMMUNICATORS * reserved))
             .max(reserved + 4096);
-        let first = Arc::new(Segment::new(&**device, 0, reserved, len)?);
+        let first = Arc::new(Slab::new(&**device, 0, reserved, len)?);
         Ok(Arc::new(Self {
             device: device.clone(),
-            segments: Mutex::new(vec![first.clone()]),
+            slabs: Mutex::new(vec![first.clone()]),
             first,
             list_at,
             is_fixed: configured.is_some(),
@@ -166,7 +166,7 @@ impl ControlRegion {
         }))
     }
 
-    /// The segment that peers know from the start.
+    /// The slab that peers know from the start.
     pub(crate) fn remote(&self) -> RemoteRegion {
         self.first.region.remote()
     }
@@ -186,8 +186,8 @@ impl ControlRegion {
     /// Has later blocks of [`ControlRegion::allocate_alike`] stand behind the one of `len` bytes at `place`, where there is
     /// room: on some rank it is the last one.
     pub(crate) fn go_on_behind(&self, place: u64, len: u64) {
-        let BlockPlace { segment, offset } = BlockPlace::from_word(place);
-        if segment == 0 {
+        let BlockPlace { slab, offset } = BlockPlace::from_word(place);
+        if slab == 0 {
             let end = offset.saturating_add(len.next_multiple_of(LINE));
             self.alike_from.fetch_max(end, Ordering::Relaxed);
         }
@@ -196,42 +196,42 @@ impl ControlRegion {
     fn allocate_at(self: &Arc<Self>, end: End, len: u64) -> Result<ControlBlock> {
         let len = len.next_multiple_of(LINE);
         self.reclaim();
-        let mut segments = lock(&self.segments);
-        let with_room = |segment: &Arc<Segment>| Some((segment.clone(), segment.take(len, end)?));
-        let found = segments.iter().find_map(with_room);
-        let (segment, offset) = match found {
+        let mut slabs = lock(&self.slabs);
+        let with_room = |slab: &Arc<Slab>| Some((slab.clone(), slab.take(len, end)?));
+        let found = slabs.iter().find_map(with_room);
+        let (slab, offset) = match found {
             Some(found) => found,
             None => {
-                let segment = self.grow(&segments, len)?;
-                segments.push(segment.clone());
-                let offset = segment.take(len, end);
-                let offset = offset.ok_or_else(|| self.full(&segments, len))?;
-                (segment, offset)
+                let slab = self.grow(&slabs, len)?;
+                slabs.push(slab.clone());
+                let offset = slab.take(len, end);
+                let offset = offset.ok_or_else(|| self.full(&slabs, len))?;
+                (slab, offset)
             }
         };
-        Ok(self.block(segment, offset, len, true))
+        Ok(self.block(slab, offset, len, true))
     }
 
-    /// One more segment, which holds a block of `len` bytes, and is described in the list. `segments`: all others.
-    fn grow(&self, segments: &[Arc<Segment>], len: u64) -> Result<Arc<Segment>> {
-        let number = segments.len() as u64;
-        if self.is_fixed || number == SEGMENTS {
-            return Err(self.full(segments, len));
+    /// One more slab, which holds a block of `len` bytes, and is described in the list. `slabs`: all others.
+    fn grow(&self, slabs: &[Arc<Slab>], len: u64) -> Result<Arc<Slab>> {
+        let number = slabs.len() as u64;
+        if self.is_fixed || number == SLABS {
+            return Err(self.full(slabs, len));
         }
-        let segment = Segment::new(&*self.device, number, 0, len.max(capacity(segments)))?;
-        let RemoteRegion { address, len, rkey } = segment.region.remote();
+        let slab = Slab::new(&*self.device, number, 0, len.max(capacity(slabs)))?;
+        let RemoteRegion { address, len, rkey } = slab.region.remote();
         let entry = self.list_at + number * ENTRY;
         for (at, word) in (entry..).step_by(8).zip([address, len, rkey]) {
             self.first.word(at).store(word, Ordering::Release);
         }
-        Ok(Arc::new(segment))
+        Ok(Arc::new(slab))
     }
 
     #[cold]
-    fn full(&self, segments: &[Arc<Segment>], wanted: u64) -> Error {
+    fn full(&self, slabs: &[Arc<Slab>], wanted: u64) -> Error {
         Error::from(SystemError::ControlFull {
             wanted: wanted as usize,
-            capacity: capacity(segments) as usize,
+            capacity: capacity(slabs) as usize,
         })
     }
 
@@ -242,14 +242,14 @@ impl ControlRegion {
 
     fn block(
         self: &Arc<Self>,
-        segment: Arc<Segment>,
+        slab: Arc<Slab>,
         offset: u64,
         len: u64,
         owned: bool,
     ) -> ControlBlock {
         ControlBlock {
             control: self.clone(),
-            segment,
+            slab,
             offset,
             len,
             owned,
@@ -261,10 +261,10 @@ impl ControlRegion {
     fn reclaim(&self) {
         let mut retired = lock(&self.retired);
         retired.retain(|block| {
-            let segment = &block.segment;
-            let settled = segment.have_arrived(block.offset, &block.awaited);
+            let slab = &block.slab;
+            let settled = slab.have_arrived(block.offset, &block.awaited);
             if settled {
-                segment.space().give(block.offset, block.len);
+                slab.space().give(block.offset, block.len);
             }
             !settled
         });
@@ -272,8 +272,8 @@ impl ControlRegion {
 }
 
 /// How many bytes these have.
-fn capacity(segments: &[Arc<Segment>]) -> u64 {
-    let lens = segments.iter().map(|segment| segment.region.len() as u64);
+fn capacity(slabs: &[Arc<Slab>]) -> u64 {
+    let lens = slabs.iter().map(|slab| slab.region.len() as u64);
     lens.sum()
 }
 
@@ -297,7 +297,7 @@ fn configured_bytes() -> Result<Option<u64>> {
 /// Part of this rank's control region; given back when dropped.
 pub(crate) struct ControlBlock {
     control: Arc<ControlRegion>,
-    segment: Arc<Segment>,
+    slab: Arc<Slab>,
     offset: u64,
     len: u64,
     owned: bool,
@@ -308,8 +308,8 @@ pub(crate) struct ControlBlock {
 impl ControlBlock {
     /// Where the block stands in the region, as a word: what peers need to know.
     pub(crate) fn place(&self) -> u64 {
-        let (segment, offset) = (self.segment.number, self.offset);
-        BlockPlace { segment, offset }.to_word()
+        let (slab, offset) = (self.slab.number, self.offset);
+        BlockPlace { slab, offset }.to_word()
     }
 
     pub(crate) fn len(&self) -> u64 {
@@ -320,7 +320,7 @@ impl ControlBlock {
     #[inline]
     pub(crate) fn word(&self, at: u64) -> &AtomicU64 {
         assert!(at + 8 <= self.len);
-        self.segment.word(self.offset + at)
+        self.slab.word(self.offset + at)
     }
 
     /// Keeps the block from being used again, once dropped, until each of these words holds the
@@ -332,7 +332,7 @@ impl ControlBlock {
     /// Copies what peers wrote `at` bytes into the block.
     pub(crate) fn read(&self, at: u64, to: &mut [u8]) {
         assert!(at <= self.len && to.len() as u64 <= self.len - at);
-        let base = self.segment.region.base();
+        let base = self.slab.region.base();
         let place = base.wrapping_add((self.offset + at) as usize);
         // SAFETY: the range was checked to lie in the block; `to` is a unique slice.
         unsafe { copy(to.as_mut_ptr(), place, to.len()) };
@@ -371,21 +371,21 @@ impl Drop for ControlBlock {
             return;
         }
         match self.awaited.take() {
-            Some(awaited) if !self.segment.have_arrived(self.offset, &awaited) => {
+            Some(awaited) if !self.slab.have_arrived(self.offset, &awaited) => {
                 let mut retired = lock(&self.control.retired);
                 retired.push(Retired {
-                    segment: self.segment.clone(),
+                    slab: self.slab.clone(),
                     offset: self.offset,
                     len: self.len,
                     awaited,
                 });
             }
-            _ => self.segment.space().give(self.offset, self.len),
+            _ => self.slab.space().give(self.offset, self.len),
         }
     }
 }
 
-/// From which end of a segment a block is taken.
+/// From which end of a slab a block is taken.
 #[derive(Clone, Copy)]
 enum End {
     /// Behind `from`, where there is room.

@@ -36,7 +36,7 @@ pub fn memory(placement: Placement) -> Vec<MemoryRow> {
             block_bytes(&rings),
         ),
         MemoryRow {
-            what: "windows in the first segment of a control region over RDMA",
+            what: "windows in the first slab of a control region over RDMA",
             count: PINNED_BYTES.saturating_sub(block_bytes(&rings)) / block,
             is_bytes: false,
         },

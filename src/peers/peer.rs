@@ -9,7 +9,7 @@ use transom_launch::pmi::PmiError;
 use super::signs::SEGMENT_LIST;
 use super::texts::beginning;
 use crate::error::{Error, ErrorClass, PeerError, Result, SystemError};
-use crate::memory::control::{BlockPlace, listed_segment};
+use crate::memory::control::{BlockPlace, listed_slab};
 use crate::memory::remote::{RemoteMemory, RemoteWord};
 use crate::wait::{Patience, lock};
 
@@ -98,10 +98,10 @@ fn from_hex(digits: &str) -> Option<Vec<u8>> {
 
 /// A rank that this one is connected to.
 pub(crate) struct Peer {
-    /// The first segment of its control region.
-    first: Segment,
+    /// The first slab of its control region.
+    first: Slab,
     /// Others, by their numbers, as far as they were needed.
-    segments: Mutex<BTreeMap<u64, Segment>>,
+    slabs: Mutex<BTreeMap<u64, Slab>>,
     /// Which rank of the world it is.
     rank: u32,
     patience: Patience,
@@ -109,15 +109,15 @@ pub(crate) struct Peer {
     pub(crate) state: RemoteWord,
 }
 
-/// A segment of a peer's control region.
+/// A slab of a peer's control region.
 #[derive(Clone)]
-struct Segment {
+struct Slab {
     memory: Arc<RemoteMemory>,
     /// The same, for blocks of windows whose atomics are the processor's where the device's are its own.
     shared: Arc<RemoteMemory>,
 }
 
-impl Segment {
+impl Slab {
     fn new(memory: RemoteMemory) -> Self {
         let memory = Arc::new(memory);
         let shared = Arc::new(memory.with_atomics());
@@ -158,20 +158,20 @@ impl Peer {
             })
             .during("connect")
         })?;
-        let first = Segment::new(RemoteMemory::new(endpoint, record.control, patience)?);
+        let first = Slab::new(RemoteMemory::new(endpoint, record.control, patience)?);
         Ok(Self {
             // Others may reach it through the device: any cause of the end will do. To tell it to a neighbour must
             // not take a connection, of which there may be none yet.
             abort: first.shared.word(super::signs::ABORT),
             state: first.memory.word(super::signs::STATE),
             first,
-            segments: Mutex::default(),
+            slabs: Mutex::default(),
             rank,
             patience,
         })
     }
 
-    /// The first segment of the peer's control region.
+    /// The first slab of the peer's control region.
     pub(crate) fn control(&self) -> &Arc<RemoteMemory> {
         &self.first.memory
     }
@@ -188,11 +188,11 @@ impl Peer {
         place: u64,
     ) -> Result<(Arc<RemoteMemory>, u64)> {
         let place = BlockPlace::from_word(place);
-        let segment = match place.segment {
+        let slab = match place.slab {
             0 => self.first.clone(),
-            _ => self.find_segment(place)?,
+            _ => self.find_slab(place)?,
         };
-        Ok((segment.memory_in(domain), place.offset))
+        Ok((slab.memory_in(domain), place.offset))
     }
 
     /// As [`Peer::block_in`], for a communicator.
@@ -201,32 +201,32 @@ impl Peer {
     }
 
     #[cold]
-    fn find_segment(&self, place: BlockPlace) -> Result<Segment> {
-        let mut segments = lock(&self.segments);
-        if let Some(known) = segments.get(&place.segment) {
+    fn find_slab(&self, place: BlockPlace) -> Result<Slab> {
+        let mut slabs = lock(&self.slabs);
+        if let Some(known) = slabs.get(&place.slab) {
             return Ok(known.clone());
         }
         // The peer wrote it down before it told of the block.
         let mut entry = [0_u64; 3];
         let at = SEGMENT_LIST + place.entry();
         (self.control()).read(at, bytemuck::bytes_of_mut(&mut entry))?;
-        let region = listed_segment(entry);
+        let region = listed_slab(entry);
         let (rank, what) = (self.rank, "the place of a block");
         let garbled = || Error::new("connect", PeerError::Garbled { rank, what });
         if place.offset >= region.len {
             return Err(garbled());
         }
         let (endpoint, patience) = (self.endpoint().clone(), self.patience);
-        // Whether a window's words are changed by the processor, its ranks have agreed by the first segments.
+        // Whether a window's words are changed by the processor, its ranks have agreed by the first slabs.
         let memory = match self.control().is_mapped() {
             true => {
                 RemoteMemory::mapped_or_fail(endpoint, region, patience)?.ok_or_else(garbled)?
             }
             false => RemoteMemory::new(endpoint, region, patience)?,
         };
-        let segment = Segment::new(memory);
-        segments.insert(place.segment, segment.clone());
-        Ok(segment)
+        let slab = Slab::new(memory);
+        slabs.insert(place.slab, slab.clone());
+        Ok(slab)
     }
 }
 

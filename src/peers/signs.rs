@@ -11,7 +11,7 @@ pub(super) const STATE: u64 = LINE;
 /// word before it, which is seldom written.
 pub(crate) const CALL: u64 = STATE + 8;
 pub(crate) const CALL_BYTES: usize = LINE as usize - 8;
-/// Offset of the list of the region's segments.
+/// Offset of the list of the region's slabs.
 pub(super) const SEGMENT_LIST: u64 = in_flight::AT + in_flight::BYTES;
 /// Offset of the world communicator's block.
 pub(super) const WORLD: u64 = SEGMENT_LIST + SEGMENT_LIST_BYTES;

@@ -46,7 +46,7 @@ pub(super) const KEYS: [&str; 12] = [
 /// | `mpi_accumulate_granularity` * | `0` (the library chooses), or bytes | accumulates of smaller types take a lock at the target instead of one atomic for each element: many at once are faster, one is slower |
 /// | `same_size` * | `false`, `true` | a broken promise is an error. It saves nothing: whether sizes are equal, the ranks find out without it |
 /// | `same_disp_unit` * | `false`, `true` | as `same_size` |
-/// | `alloc_shared_noncontig` * | `false`, `true` | `allocate_shared` gives each rank a segment of its own, which begins at a page |
+/// | `alloc_shared_noncontig` * | `false`, `true` | `allocate_shared` gives each rank memory of its own, which begins at a page |
 /// | `mpi_minimum_memory_alignment` | bytes, a power of two up to 2^40 | allocated memory is aligned so, and to 64 in any case; of shared memory that is contiguous, the first byte of all |
 /// | `mpi_assert_memory_alloc_kinds` | `system,mpi`, or a list of kinds | recorded only, as far as the kinds are known: the device finds out about each buffer by itself. [`Window::info`](crate::raw::Window::info) repeats it as `mpi_memory_alloc_kinds` |
 /// | `transom_eager_lock_all` | `false`, `true` | `true`: `lock_all` locks every rank at once, in the order of ranks |

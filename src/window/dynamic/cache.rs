@@ -12,7 +12,7 @@ use crate::memory::remote::{RemoteMemory, RemoteWord};
 use crate::terms::WorldRank;
 use crate::wait::{Patience, Verdict};
 
-/// Bytes of a segment that are read at a time: whole entries.
+/// Bytes of an overflow table that are read at a time: whole entries.
 const PART: usize = ENTRY_BYTES << 14;
 
 /// A target's regions as they were when this rank last read the table. Every access compares the
@@ -160,17 +160,17 @@ impl RegionCache {
                 false => Ok(None),
             };
         };
-        // The device may have read the count before the segments that it counts.
+        // The device may have read the count before the overflow tables that it counts.
         if !further.is_empty() && self.version.load()? != version {
             return Ok(None);
         }
-        for segment in further {
+        for table in further {
             // In parts: the device refuses what is not there, so that a count that lies takes no memory.
-            for start in (0..segment.len).step_by(PART) {
+            for start in (0..table.len).step_by(PART) {
                 let part = RemoteRegion {
-                    address: segment.address.wrapping_add(start),
-                    len: (segment.len - start).min(PART as u64),
-                    ..segment
+                    address: table.address.wrapping_add(start),
+                    len: (table.len - start).min(PART as u64),
+                    ..table
                 };
                 let mut words = vec![0_u64; part.len as usize / 8];
                 self.table
@@ -323,8 +323,8 @@ mod tests {
         for (turn, count) in (1..).zip([129, 1 << 30, 1 << 40, u64::MAX]) {
             set(0, 2 * turn);
             set(1, count);
-            for segment in 0..24 {
-                set(2 + 2 * segment, 4096);
+            for table in 0..24 {
+                set(2 + 2 * table, 4096);
             }
             assert!(find(5000, 8).is_err(), "{count}");
         }

@@ -9,7 +9,7 @@ pub(crate) fn region_table(words: &[u64]) {
         assert!(
             further
                 .iter()
-                .all(|segment| segment.address != 0 && segment.len.is_multiple_of(24))
+                .all(|table| table.address != 0 && table.len.is_multiple_of(24))
         );
     }
 }

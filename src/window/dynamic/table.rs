@@ -4,11 +4,11 @@
 //! |---|---|
 //! | 0 | version: odd while the table changes |
 //! | 1 | how many entries are in use |
-//! | 2–49 | address and rkey of each segment of further entries |
+//! | 2–49 | address and rkey of each overflow table, which holds further entries |
 //! | 128–511 | the first 128 entries: address, length, rkey |
 //!
 //! Only its rank writes it, between an odd and the next even version; whoever reads takes what it
-//! read between two equal even versions, and nothing else. Segments are never moved or given back
+//! read between two equal even versions, and nothing else. Overflow tables are never moved or given back
 //! while the window lives, and each is twice as long as the one before it, so that a reader with a
 //! torn count reads too much or too little, but always registered memory.
 
@@ -20,42 +20,41 @@ use crate::error::Result;
 
 const VERSION: usize = 0;
 const COUNT: usize = 1;
-const SEGMENTS: usize = 2;
+const OVERFLOW: usize = 2;
 const ENTRIES: usize = 128;
 
 const ENTRY_WORDS: usize = 3;
 pub(crate) const ENTRY_BYTES: usize = ENTRY_WORDS * 8;
 const FIRST: usize = 128;
-const FURTHER_SEGMENTS: usize = 24;
+const MAX_OVERFLOW: usize = 24;
 
 /// Bytes of the table with its first entries: what one read fetches.
 pub(crate) const TABLE_BYTES: usize = (ENTRIES + FIRST * ENTRY_WORDS) * 8;
 /// Offset of the version.
 pub(crate) const VERSION_AT: u64 = (VERSION * 8) as u64;
 
-const _: () = assert!(SEGMENTS + 2 * FURTHER_SEGMENTS <= ENTRIES);
+const _: () = assert!(OVERFLOW + 2 * MAX_OVERFLOW <= ENTRIES);
 
-/// The segment that holds the entry with this number, and its place there. Segment 0 is the table
-/// itself.
-fn segment_of(slot: usize) -> (usize, usize) {
+/// Where the entry with this number stands: in the table itself (0), or in which of the overflow tables; and its place there.
+fn table_of(slot: usize) -> (usize, usize) {
     match slot / FIRST {
         0 => (0, slot),
         blocks => {
-            let segment = blocks.ilog2() as usize + 1;
-            (segment, slot - segment_len(segment))
+            let table = blocks.ilog2() as usize + 1;
+            (table, slot - table_len(table))
         }
     }
 }
 
-/// How many entries a segment has; for a further one, as many as all before it.
-const fn segment_len(segment: usize) -> usize {
-    FIRST << segment.saturating_sub(1)
+/// How many entries an overflow table has: as many as all before it. That with number 0 is the table itself.
+const fn table_len(table: usize) -> usize {
+    FIRST << table.saturating_sub(1)
 }
 
 /// This rank's own table.
 pub(crate) struct Table {
     home: Region,
-    further: Vec<Region>,
+    overflow: Vec<Region>,
     count: usize,
 }
 
@@ -63,7 +62,7 @@ impl Table {
     pub(crate) fn new(device: &dyn Device) -> Result<Self> {
         Ok(Self {
             home: device.allocate(TABLE_BYTES, 64)?,
-            further: Vec::new(),
+            overflow: Vec::new(),
             count: 0,
         })
     }
@@ -74,14 +73,14 @@ impl Table {
 
     /// Adds an entry, at the end.
     pub(crate) fn push(&mut self, device: &dyn Device, region: RemoteRegion) -> Result<()> {
-        let (segment, _) = segment_of(self.count);
-        if segment > self.further.len() {
-            let bytes = segment_len(segment) * ENTRY_WORDS * 8;
-            self.further.push(device.allocate(bytes, 64)?);
+        let (number, _) = table_of(self.count);
+        if number > self.overflow.len() {
+            let bytes = table_len(number) * ENTRY_WORDS * 8;
+            self.overflow.push(device.allocate(bytes, 64)?);
         }
         self.change(|table| {
-            if let Some(last) = table.further.last() {
-                let at = SEGMENTS + 2 * (table.further.len() - 1);
+            if let Some(last) = table.overflow.last() {
+                let at = OVERFLOW + 2 * (table.overflow.len() - 1);
                 word(&table.home, at).store(last.remote().address, Ordering::Relaxed);
                 word(&table.home, at + 1).store(last.remote().rkey, Ordering::Relaxed);
             }
@@ -111,9 +110,9 @@ impl Table {
     }
 
     fn entry(&self, slot: usize) -> [&AtomicU64; ENTRY_WORDS] {
-        let (region, first) = match segment_of(slot) {
+        let (region, first) = match table_of(slot) {
             (0, place) => (&self.home, ENTRIES + place * ENTRY_WORDS),
-            (segment, place) => (&self.further[segment - 1], place * ENTRY_WORDS),
+            (table, place) => (&self.overflow[table - 1], place * ENTRY_WORDS),
         };
         std::array::from_fn(|at| word(region, first + at))
     }
@@ -143,33 +142,30 @@ fn word(region: &Region, at: usize) -> &AtomicU64 {
 pub(crate) struct Copied<'a>(pub(crate) &'a [u64]);
 
 impl Copied<'_> {
-    /// The entries in the table itself, and the segments with the rest, with the length that is in
+    /// The entries in the table itself, and the overflow tables with the rest, with the length that is in
     /// use. `None` if these words cannot belong together.
     pub(crate) fn contents(&self) -> Option<(Vec<RemoteRegion>, Vec<RemoteRegion>)> {
         let count = usize::try_from(*self.0.get(COUNT)?).ok()?;
         let here = count.min(FIRST) * ENTRY_WORDS;
         let first = entries(self.0.get(ENTRIES..ENTRIES + here)?);
-        let mut further = Vec::new();
+        let mut overflow = Vec::new();
         let mut rest = count - count.min(FIRST);
         while rest > 0 {
-            let segment = further.len() + 1;
-            let at = SEGMENTS + 2 * (segment - 1);
-            let used = rest.min(segment_len(segment));
-            let place = self
-                .0
-                .get(at..at + 2)
-                .filter(|_| segment <= FURTHER_SEGMENTS)?;
+            let table = overflow.len() + 1;
+            let at = OVERFLOW + 2 * (table - 1);
+            let used = rest.min(table_len(table));
+            let place = self.0.get(at..at + 2).filter(|_| table <= MAX_OVERFLOW)?;
             if place[0] == 0 {
                 return None;
             }
-            further.push(RemoteRegion {
+            overflow.push(RemoteRegion {
                 address: place[0],
                 len: (used * ENTRY_WORDS * 8) as u64,
                 rkey: place[1],
             });
             rest -= used;
         }
-        Some((first, further))
+        Some((first, overflow))
     }
 }
 
@@ -193,10 +189,10 @@ mod tests {
     fn every_slot_has_a_place_of_its_own() {
         let mut expected = (0, 0);
         for slot in 0..FIRST * 9 {
-            if expected.1 == segment_len(expected.0) {
+            if expected.1 == table_len(expected.0) {
                 expected = (expected.0 + 1, 0);
             }
-            assert_eq!(segment_of(slot), expected, "slot {slot}");
+            assert_eq!(table_of(slot), expected, "slot {slot}");
             expected.1 += 1;
         }
     }
@@ -213,12 +209,12 @@ mod tests {
             rkey: 7,
         };
         assert_eq!(Copied(&words).contents(), Some((vec![region], vec![])));
-        // A count that runs ahead of its segment.
+        // A count that runs ahead of its overflow table.
         words[COUNT] = FIRST as u64 + 5;
         assert_eq!(Copied(&words).contents(), None);
-        words[SEGMENTS..SEGMENTS + 2].copy_from_slice(&[8192, 9]);
-        let (first, further) = Copied(&words).contents().unwrap();
-        assert_eq!((first.len(), further[0].len), (FIRST, 5 * 24));
+        words[OVERFLOW..OVERFLOW + 2].copy_from_slice(&[8192, 9]);
+        let (first, overflow) = Copied(&words).contents().unwrap();
+        assert_eq!((first.len(), overflow[0].len), (FIRST, 5 * 24));
         words[COUNT] = u64::MAX;
         assert_eq!(Copied(&words).contents(), None);
         assert_eq!(Copied(&words[..8]).contents(), None);
