@@ -343,8 +343,10 @@ pub trait Device: Send + Sync {
     /// Registers memory that the caller owns. Whether the device has atomics there depends on the
     /// memory ([`Endpoint::has_atomics`]).
     ///
+    /// If the memory cannot be written to, peers may only read it.
+    ///
     /// # Errors
-    /// The memory is not mapped or lacks the rights.
+    /// Not all of the memory is mapped, or nothing of `access` is possible.
     ///
     /// # Safety
     /// Until the region is dropped, the memory stays mapped, and peers may access it within
@@ -379,9 +381,11 @@ pub trait Device: Send + Sync {
 /// [`completed`]: Endpoint::completed
 /// [`store`]: Endpoint::store
 ///
-/// A buffer of this process belongs to an operation until it is complete or has failed: a call
-/// that returns an error has posted nothing, and once `completed` returns one for a ticket, no
+/// A buffer of this process belongs to an operation until [`released`] or [`completed`] says that it is the caller's again, or
+/// it has failed: a call that returns an error has posted nothing, and once one of these returns an error for a ticket, no
 /// operation up to that ticket touches memory of this process any more.
+///
+/// [`released`]: Endpoint::released
 pub trait Endpoint: Send + Sync {
     /// Writes `len` bytes to `to`.
     ///
@@ -529,7 +533,7 @@ pub trait Endpoint: Send + Sync {
 
     /// Stores `new` in the aligned word at `at`, which only this process writes to, by stores of one
     /// endpoint: whoever reads it finds the old value or the new. `old` is what it stored there last, or
-    /// what stood there before: a device may have to add the difference.
+    /// what stood there before: a device may have to add the difference. The region's access allows writes and atomics.
     ///
     /// # Errors
     /// Remote access error (a misaligned word included), or the peer is gone.

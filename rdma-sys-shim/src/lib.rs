@@ -57,6 +57,7 @@ pub use registry::{LeftOut, Registry, is_automatic};
 pub use signals::without_signals;
 pub use soft::{BootstrapSegment, SEGMENT_BYTES, probe};
 pub use system::{Host, longest_file};
+pub use vma::allowed as access_allowed;
 
 /// Whether this build has the verbs provider.
 #[must_use]

@@ -27,8 +27,12 @@ pub(crate) fn rights(address: usize, len: usize) -> std::io::Result<Rights> {
     }
 }
 
-/// What peers may do with memory: `wanted`, less what the memory itself does not allow.
-pub(crate) fn allowed(address: usize, len: usize, wanted: Access) -> Result<Access> {
+/// Local. What peers may do with memory of this process: `wanted`, or to read alone if the memory cannot be written to. A
+/// provider asks it when it registers memory of which no device checks that it is there.
+///
+/// # Errors
+/// Not all of the memory is mapped, or none of what is wanted is possible.
+pub fn allowed(address: usize, len: usize, wanted: Access) -> Result<Access> {
     let bad = |reason| Error::BadMemory {
         address,
         len,

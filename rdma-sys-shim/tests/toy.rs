@@ -140,6 +140,7 @@ impl Device for Toy {
     }
 
     unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<Region> {
+        let access = rdma_sys_shim::access_allowed(base.addr(), len, access)?;
         Ok(self.show(base, len, access, None))
     }
 

@@ -5,7 +5,8 @@ use super::{
     write,
 };
 use crate::{
-    Access, Batch, Endpoint, LocalPiece, Region, RemoteAddress, RemoteRun, Result, Update, Width,
+    Access, Batch, BatchError, Blocks, Endpoint, LocalPiece, Region, RemoteAddress, RemoteRun,
+    Result, Ticket, Update, Width,
 };
 
 /// Does one thing to eight bytes at a place.
@@ -19,8 +20,11 @@ const ATOMICS: [Operation; 3] = [
     |way, at| update_each(way, at, Width::W8, Update::Add, &[1; 8]),
 ];
 
+const STORE: Operation = |way, at| finish(way, way.store(at, 0, 1));
+const TWO_WORDS: Operation = |way, at| update_each(way, at, Width::W8, Update::Add, &[1; 16]);
+
 fn all() -> impl Iterator<Item = Operation> {
-    [WRITE, READ].into_iter().chain(ATOMICS)
+    [WRITE, READ, STORE].into_iter().chain(ATOMICS)
 }
 
 /// Sees that an operation is refused at a place, over a connection of its own: one that has failed may stay failed.
@@ -45,6 +49,10 @@ pub(super) fn places_outside_and_forged_keys(setup: &Setup) {
             remote.at(start.wrapping_sub(16)),
             key(remote.rkey ^ 0x7777_0000),
             key(u64::MAX),
+            RemoteAddress {
+                address: u64::MAX - 7,
+                ..remote.at(0)
+            },
         ] {
             for operation in all() {
                 is_refused(&peers, setup, operation, at);
@@ -52,9 +60,19 @@ pub(super) fn places_outside_and_forged_keys(setup: &Setup) {
         }
         // Half in, half out; and no bytes, which are inside even at the end. What is inside may have been written.
         is_refused(&peers, setup, WRITE, remote.at(57));
+        is_refused(&peers, setup, TWO_WORDS, remote.at(start + 56));
         write(&*peers.way, &[], remote.at(64)).unwrap();
-        assert_eq!(memory(region)[..57], [0; 57]);
+        assert_eq!(memory(region)[..56], [0; 56]);
     });
+}
+
+pub(super) fn places_outside_of_ones_own_memory(setup: &Setup) {
+    for operation in all() {
+        let own = setup.peers(true);
+        let region = own.target.allocate(64, 8).unwrap();
+        let error = operation(&*own.way, region.remote().at(64)).expect_err("it is refused");
+        assert!(error.is_remote_access(), "{error}");
+    }
 }
 
 pub(super) fn rights_that_were_not_granted(setup: &Setup) {
@@ -100,7 +118,7 @@ pub(super) fn misaligned_atomics(setup: &Setup) {
     let peers = setup.peers(false);
     let region = peers.target.allocate(64, 8).unwrap();
     for shift in [1, 4] {
-        for operation in ATOMICS {
+        for operation in ATOMICS.into_iter().chain([STORE]) {
             is_refused(&peers, setup, operation, region.remote().at(shift));
         }
     }
@@ -126,11 +144,66 @@ pub(super) fn batches_that_leave_the_region(setup: &Setup) {
         };
         // SAFETY: the bytes outlive the operation, which is complete or has failed below.
         let posted = unsafe { peers.way.write_batch(&batch) };
-        let posted = posted.map_err(|failed| failed.error);
-        let error = finish(&*peers.way, posted).expect_err("the second place is outside");
-        assert!(error.is_remote_access(), "{error}");
+        assert_refused(&*peers.way, posted);
         // What is inside may have been written.
         let all = memory(&region);
         assert!(all[8..4089].iter().all(|&byte| byte == 0), "{outside}");
+    }
+}
+
+/// Sees that a batch is refused, and waits for the part that may have been posted.
+fn assert_refused(way: &dyn Endpoint, posted: std::result::Result<Ticket, BatchError>) {
+    let error = match posted {
+        Ok(ticket) => finish(way, Ok(ticket)).expect_err("a place is outside"),
+        Err(failed) => {
+            let _ = finish(way, Ok(failed.posted));
+            failed.error
+        }
+    };
+    assert!(error.is_remote_access(), "{error}");
+}
+
+/// The last piece of each lies outside of the region, in memory that another region has.
+pub(super) fn lists_of_which_the_end_is_outside(setup: &Setup) {
+    const COUNT: usize = 3;
+    let mut bytes = [1_u8; 8 * COUNT];
+    let here = bytes.as_mut_ptr();
+    type Post<'a> =
+        dyn Fn(&dyn Endpoint, &Batch<'_>, Blocks) -> std::result::Result<Ticket, BatchError> + 'a;
+    // SAFETY: of all: the bytes outlive the operation, which is complete or has failed before the next one.
+    let each: [&Post<'_>; 4] = [
+        &|way, batch, _| unsafe { way.read_batch(batch) },
+        &|way, batch, _| unsafe { way.update_batch(Width::W8, Update::Add, batch) },
+        &|way, _, blocks| unsafe { way.write_blocks(blocks) },
+        &|way, _, blocks| unsafe { way.read_blocks(blocks) },
+    ];
+    for post in each {
+        let peers = setup.peers(false);
+        let whole = peers.target.allocate(8192, 8).unwrap();
+        // SAFETY: inside of what the device allocated, which outlives the region.
+        let half = unsafe { peers.target.register(whole.base(), 4096, Access::ALL) }.unwrap();
+        let place = |n: usize| half.remote().at(2048 * n as u64);
+        let blocks = Blocks {
+            here,
+            at: place(0),
+            len: 8,
+            count: COUNT,
+            stride_here: 8,
+            stride_there: 2048,
+        };
+        let runs: [_; COUNT] = std::array::from_fn(|n| RemoteRun {
+            at: place(n),
+            pieces: 1,
+        });
+        let pieces: [_; COUNT] = std::array::from_fn(|n| LocalPiece {
+            base: here.wrapping_add(8 * n),
+            len: 8,
+        });
+        let batch = Batch {
+            runs: &runs,
+            pieces: &pieces,
+        };
+        assert_refused(&*peers.way, post(&*peers.way, &batch, blocks));
+        assert_eq!(memory(&whole)[4096..], [0; 4096]);
     }
 }

@@ -235,32 +235,25 @@ pub(super) fn all_threads_add_to_one_word(setup: &Setup) {
     });
 }
 
-/// Operations are posted without waiting: write n fills place n, and a store says n.
-pub(super) fn a_store_is_behind_what_was_written(setup: &Setup) {
-    const LEN: usize = 100;
-    setup.both_ways(|peers| {
-        let region = peers.target.allocate(16 << 10, 8).unwrap();
-        let flag = region.remote().at(0);
-        let place = |n: u64| 8 + (n as usize - 1) * LEN;
-        let sources: Vec<Vec<u8>> = (1..=100_u8).map(|n| vec![n; LEN]).collect();
-        let mut last = Ticket::DONE;
-        for (source, n) in sources.iter().zip(1..) {
-            let to = region.remote().at(place(n) as u64);
-            // SAFETY: the sources outlive the operations, the last of which is waited for.
-            unsafe { peers.way.write(source.as_ptr(), LEN, to) }.unwrap();
-            last = peers.way.store(flag, n - 1, n).unwrap();
-            // SAFETY: a word of a region, read as its owner would.
-            let word = unsafe { AtomicU64::from_ptr(region.base().cast()) };
-            let seen = word.load(Ordering::Acquire);
-            let data = memory(&region);
-            for n in 1..=seen {
-                assert_eq!(data[place(n)..][..LEN], [n as u8; LEN], "{n} of {seen}");
-            }
-        }
-        finish(&*peers.way, Ok(last)).unwrap();
-        assert_eq!(
-            memory(&region)[8..][..LEN * sources.len()],
-            sources.concat()
+pub(super) fn several_endpoints_add_to_one_word(setup: &Setup) {
+    const ROUNDS: u64 = 200;
+    let peers = setup.peers(false);
+    each_region_with_atomics(&peers, 64, |region| {
+        let word = region.remote().at(aligned(region));
+        let origins = [(); 3].map(|()| setup.peers(true).origin);
+        let ways = origins.map(|origin| (origin.connect(&peers.target.address()).unwrap(), origin));
+        let mut found: Vec<u64> = std::thread::scope(|scope| {
+            let threads = ways.each_ref().map(|(way, _)| {
+                let add = || fetch_add(&**way, word, Width::W8, 1).unwrap();
+                scope.spawn(move || (0..ROUNDS).map(|_| add()).collect::<Vec<_>>())
+            });
+            let each = threads.map(|thread| thread.join().unwrap());
+            each.concat()
+        });
+        found.sort_unstable();
+        assert!(
+            found.into_iter().eq(0..3 * ROUNDS),
+            "a value is fetched twice"
         );
     });
 }

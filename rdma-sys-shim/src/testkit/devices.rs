@@ -1,9 +1,10 @@
 //! Devices: memory, addresses, and whether a peer is there.
 
-use std::time::{Duration, Instant};
+use std::ptr::null_mut;
 
+use super::peers::until;
 use super::{Setup, fetch_add, memory, write};
-use crate::{ALIGNMENT, Liveness, Width};
+use crate::{ALIGNMENT, Access, Error, Liveness, Width};
 
 pub(super) fn allocated_memory_is_zeroed_and_aligned(setup: &Setup) {
     let peers = setup.peers(true);
@@ -29,6 +30,41 @@ pub(super) fn more_memory_than_there_is(setup: &Setup) {
     }
 }
 
+pub(super) fn memory_that_is_not_there(setup: &Setup) {
+    let peers = setup.peers(true);
+    let pages = fresh_pages(2);
+    // SAFETY: the second page of the mapping, to which there is no reference.
+    let rc = unsafe { libc::mprotect(pages.add(4096).cast(), 4096, libc::PROT_NONE) };
+    assert_eq!(rc, 0);
+    for (base, len) in [
+        (pages, 4097),
+        (null_mut(), 1),
+        (pages, usize::MAX),
+        (usize::MAX as *mut u8, 2),
+    ] {
+        // SAFETY: refused.
+        let refused = unsafe { peers.target.register(base, len, Access::ALL) };
+        let error = refused.err().expect("not all of it is mapped");
+        assert!(matches!(error, Error::BadMemory { .. }), "{error}");
+    }
+    // SAFETY: mapped, and unmapped after the region.
+    let region = unsafe { peers.target.register(pages, 4096, Access::ALL) }.unwrap();
+    write(&*peers.way, &[1], region.remote().at(4095)).unwrap();
+    drop(region);
+    // SAFETY: the mapping above, in no region.
+    unsafe { libc::munmap(pages.cast(), 2 * 4096) };
+}
+
+/// A new mapping, of pages that can be read and written.
+fn fresh_pages(pages: usize) -> *mut u8 {
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: where the kernel likes.
+    let base = unsafe { libc::mmap(null_mut(), pages * 4096, prot, flags, -1, 0) };
+    assert_ne!(base, libc::MAP_FAILED);
+    base.cast()
+}
+
 pub(super) fn addresses_that_are_none(setup: &Setup) {
     let peers = setup.peers(true);
     assert!((1..=640).contains(&peers.target.address().len()));
@@ -52,9 +88,5 @@ pub(super) fn a_peer_lives_until_it_has_closed(setup: &Setup) {
         pid: std::process::id(),
     };
     // A device that is far away hears of it later.
-    let begun = Instant::now();
-    while peers.way.liveness() != closed {
-        assert!(begun.elapsed() < Duration::from_secs(10), "it lives on");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    until("it has closed", || peers.way.liveness() == closed);
 }

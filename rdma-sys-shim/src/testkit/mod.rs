@@ -7,6 +7,7 @@ mod access;
 mod atomics;
 mod devices;
 mod peers;
+mod posted;
 mod transfers;
 
 pub use peers::{
@@ -105,17 +106,17 @@ pub const CASES: &[Case] = cases! {
     devices {
         allocated_memory_is_zeroed_and_aligned,
         more_memory_than_there_is,
+        memory_that_is_not_there,
         addresses_that_are_none,
         a_peer_lives_until_it_has_closed,
     }
     transfers {
         every_length,
         a_read_sees_the_writes_before_it,
-        a_source_is_free_once_released,
+        buffers_are_free_once_released,
         batches_of_any_pieces,
         blocks_of_any_strides,
         a_mapping_is_the_memory_itself,
-        closing_waits_for_what_was_posted,
     }
     atomics {
         words_of_eight_bytes,
@@ -124,13 +125,23 @@ pub const CASES: &[Case] = cases! {
         updates_of_words_anywhere,
         sums_of_numbers,
         all_threads_add_to_one_word,
+        several_endpoints_add_to_one_word,
+    }
+    posted {
         a_store_is_behind_what_was_written,
+        stores_and_updates_go_at_once,
+        each_is_behind_what_was_posted_before,
+        any_number_is_posted,
+        closing_waits_for_it,
+        a_failure_gives_all_buffers_back,
     }
     access {
         places_outside_and_forged_keys,
+        places_outside_of_ones_own_memory,
         rights_that_were_not_granted,
         a_key_of_memory_that_is_gone,
         misaligned_atomics,
         batches_that_leave_the_region,
+        lists_of_which_the_end_is_outside,
     }
 };

@@ -1,11 +1,15 @@
 //! Peers, their memory, and the operations of an endpoint on slices and values.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::{
     Access, Device, Endpoint, Region, Registry, RemoteAddress, Result, Surroundings, Ticket,
     Update, Width,
 };
+
+/// An operation, or what it leads to, that takes longer never comes.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// One test at a time: some count descriptors and threads of this process.
 pub fn alone() -> MutexGuard<'static, ()> {
@@ -70,10 +74,29 @@ pub fn each_region(peers: &Peers, len: usize, mut test: impl FnMut(&Region)) {
 /// It was refused, or fails.
 pub fn finish(way: &dyn Endpoint, ticket: Result<Ticket>) -> Result<()> {
     let ticket = ticket?;
-    while ticket != Ticket::DONE && !way.completed(ticket)? {
+    let mut outcome = Ok(());
+    until("an operation is complete", || {
+        ticket == Ticket::DONE
+            || way.completed(ticket).unwrap_or_else(|error| {
+                outcome = Err(error);
+                true
+            })
+    });
+    outcome
+}
+
+/// Waits until this is so.
+pub(super) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < LIMIT, "within a minute: {what}");
         std::thread::yield_now();
     }
-    Ok(())
+}
+
+/// Bytes none of which is 0.
+pub(super) fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|byte| (byte % 251) as u8 + 1).collect()
 }
 
 /// Does this and waits for it.
@@ -101,7 +124,8 @@ pub fn read(way: &dyn Endpoint, len: usize, from: RemoteAddress) -> Result<Vec<u
 /// # Errors
 /// As for [`finish`].
 pub fn fetch_add(way: &dyn Endpoint, at: RemoteAddress, width: Width, add: u64) -> Result<u64> {
-    let mut old = 0;
+    // All of it is written to, whatever the width.
+    let mut old = u64::MAX;
     // SAFETY: a local that outlives the operation.
     finish(way, unsafe { way.fetch_add(at, width, add, &raw mut old) })?;
     Ok(old)
@@ -118,7 +142,8 @@ pub fn compare_swap(
     expect: u64,
     new: u64,
 ) -> Result<u64> {
-    let mut old = 0;
+    // All of it is written to, whatever the width.
+    let mut old = u64::MAX;
     // SAFETY: a local that outlives the operation.
     let ticket = unsafe { way.compare_swap(at, width, expect, new, &raw mut old) };
     finish(way, ticket)?;

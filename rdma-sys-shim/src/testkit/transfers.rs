@@ -1,11 +1,8 @@
 //! Writes and reads that are allowed.
 
+use super::peers::{pattern, until};
 use super::{Setup, each_region, finish, memory, read, write};
 use crate::{Batch, Blocks, LocalPiece, RemoteRun, Ticket};
-
-fn pattern(len: usize) -> Vec<u8> {
-    (0..len).map(|byte| (byte % 251) as u8 + 1).collect()
-}
 
 pub(super) fn every_length(setup: &Setup) {
     setup.both_ways(|peers| {
@@ -41,20 +38,27 @@ pub(super) fn a_read_sees_the_writes_before_it(setup: &Setup) {
     });
 }
 
-pub(super) fn a_source_is_free_once_released(setup: &Setup) {
+pub(super) fn buffers_are_free_once_released(setup: &Setup) {
     setup.both_ways(|peers| {
+        let way = &*peers.way;
         for len in [8, 1000, 100_000, 1_000_000] {
-            let region = peers.target.allocate(len, 8).unwrap();
-            let mut source = pattern(len);
-            // SAFETY: the source outlives the operation.
-            let posted = unsafe { peers.way.write(source.as_ptr(), len, region.remote().at(0)) };
+            let region = peers.target.allocate(2 * len, 8).unwrap();
+            let at = |n: usize| region.remote().at((n * len) as u64);
+            write(way, &pattern(len), at(0)).unwrap();
+            let (mut source, mut got) = (pattern(len), vec![0; len]);
+            // SAFETY: the buffers outlive the operations.
+            let (_, posted) = unsafe {
+                let read = way.read(got.as_mut_ptr(), len, at(0)).unwrap();
+                (read, way.write(source.as_ptr(), len, at(1)))
+            };
             let ticket = posted.unwrap();
-            while !peers.way.released(ticket).unwrap() {
-                std::thread::yield_now();
-            }
+            until("all buffers are free", || way.released(ticket).unwrap());
+            assert!(got == pattern(len), "{len}");
             source.fill(0);
-            finish(&*peers.way, Ok(ticket)).unwrap();
-            assert!(memory(&region) == pattern(len), "{len}");
+            got.fill(7);
+            finish(way, Ok(ticket)).unwrap();
+            assert!(got == vec![7; len], "{len}");
+            assert!(memory(&region)[len..] == pattern(len), "{len}");
         }
     });
 }
@@ -112,22 +116,33 @@ pub(super) fn batches_of_any_pieces(setup: &Setup) {
 
 pub(super) fn blocks_of_any_strides(setup: &Setup) {
     setup.both_ways(|peers| {
-        for (len, stride_here, stride_there) in [(8, 8, 40), (3, 7, 3), (100, 130, 250)] {
+        for (len, stride_here, stride_there) in [
+            (8, 8, 40),
+            (3, 7, 3),
+            (100, 130, 250),
+            (8, 8, -40),
+            (5, -9, 9),
+        ] {
             const COUNT: usize = 1500;
             let size = COUNT * 250;
             let region = peers.target.allocate(size, 8).unwrap();
             let mut bytes = pattern(size);
             let mut wanted = vec![0; size];
+            // Where a block begins; the first one is the last in memory if the stride is negative.
+            let place = |block: usize, stride: isize| match stride < 0 {
+                true => (COUNT - 1 - block) * stride.unsigned_abs(),
+                false => block * stride.unsigned_abs(),
+            };
             for block in 0..COUNT {
-                let (from, to) = (block * stride_here, block * stride_there);
+                let (from, to) = (place(block, stride_here), place(block, stride_there));
                 wanted[to..to + len].copy_from_slice(&bytes[from..from + len]);
             }
             let blocks = Blocks {
-                here: bytes.as_mut_ptr(),
-                at: region.remote().at(0),
+                here: bytes[place(0, stride_here)..].as_mut_ptr(),
+                at: region.remote().at(place(0, stride_there) as u64),
                 len,
                 count: COUNT,
-                stride_here: stride_here as isize,
+                stride_here,
                 stride_there: stride_there as i64,
             };
             let done = |ticket: std::result::Result<Ticket, crate::BatchError>| {
@@ -140,7 +155,8 @@ pub(super) fn blocks_of_any_strides(setup: &Setup) {
             // SAFETY: as above.
             done(unsafe { peers.way.read_blocks(blocks) });
             let back = |block: usize| {
-                bytes[block * stride_here..][..len] == wanted[block * stride_there..][..len]
+                let (here, there) = (place(block, stride_here), place(block, stride_there));
+                bytes[here..][..len] == wanted[there..][..len]
             };
             assert!((0..COUNT).all(back), "{len}");
         }
@@ -166,18 +182,5 @@ pub(super) fn a_mapping_is_the_memory_itself(setup: &Setup) {
             // SAFETY: as above; the write is complete.
             assert_eq!(unsafe { mapping.base().read() }, 79);
         }
-    });
-}
-
-pub(super) fn closing_waits_for_what_was_posted(setup: &Setup) {
-    setup.both_ways(|peers| {
-        let region = peers.target.allocate(800, 8).unwrap();
-        for n in 0..100 {
-            let place = region.remote().at(8 * n);
-            peers.way.store(place, 0, n + 1).unwrap();
-        }
-        peers.origin.close();
-        let wanted: Vec<u8> = (1..=100_u64).flat_map(u64::to_ne_bytes).collect();
-        assert_eq!(memory(&region), wanted);
     });
 }
