@@ -210,7 +210,7 @@ fn the_targets_own_stores_survive_beside_narrow_atomics(job: &Job) -> Outcome {
 /// of a millisecond: all of them come to something.
 fn no_origin_starves_another(job: &Job) -> Outcome {
     const DOUBLES: usize = 64 << 10;
-    let enough = Duration::from_millis(700);
+    let enough = Duration::from_millis(300);
     let ones: &'static [f64] = vec![1.0; DOUBLES].leak();
     for memory in [Memory::Allocate, Memory::Heap] {
         let window = Exposed::open(job, memory, 8 * DOUBLES, 8)?;
