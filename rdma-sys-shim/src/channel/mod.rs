@@ -30,7 +30,7 @@ pub(crate) use record::{Namespace, Network};
 #[cfg(any(test, fuzzing))]
 pub(crate) use socket::OwnDescriptor;
 pub(crate) use socket::Stream;
-pub(crate) use stream::{Moved, SILENCE, Silence, TURN, receive, receive_to, send_parts};
+pub(crate) use stream::{Moved, SILENCE, Silence, receive, receive_to, send_parts};
 #[cfg(test)]
 pub(crate) use stream::{Side, prepare};
 #[cfg(feature = "verbs")]

@@ -21,10 +21,6 @@ const TICK: Duration = Duration::from_millis(20);
 const IDLE: Duration = Duration::from_secs(60);
 const IDLE_AT_TARGET: Duration = Duration::from_secs(90);
 
-/// So many bytes of a long transfer are moved by one call of the kernel. Those of a longer call have left the caches before they
-/// are received, and other connections wait for it.
-pub(crate) const TURN: usize = 256 << 10;
-
 /// What a socket took or gave.
 #[derive(Debug)]
 pub(crate) enum Moved {

@@ -7,9 +7,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use super::frame::{ANSWER, Answer, REQUEST, Request};
-use crate::channel::{
-    Moved, Presence, Silence, Status, Stream, TURN, receive, receive_to, send_parts,
-};
+use crate::channel::{Moved, Presence, Silence, Status, Stream, receive, receive_to, send_parts};
 use crate::cross_memory::part;
 use crate::{Error, Result, Width, memory};
 
@@ -224,20 +222,17 @@ impl Origin {
     }
 
     fn send_some(&self) -> io::Result<Moved> {
-        let mut left = TURN;
         let mut copied = &self.copied[self.sent..];
         let mut parts = [part(ptr::null_mut(), 0); PIECES];
         for (place, piece) in parts.iter_mut().zip(&self.pieces) {
-            let (base, len) = match piece {
+            *place = match piece {
                 Piece::Copied(len) => {
                     let (bytes, rest) = copied.split_at(*len);
                     copied = rest;
-                    (bytes.as_ptr(), *len)
+                    part(bytes.as_ptr().cast_mut(), bytes.len())
                 }
-                Piece::Borrowed { source, .. } => (source.base, source.len),
+                Piece::Borrowed { source, .. } => part(source.base.cast_mut(), source.len),
             };
-            *place = part(base.cast_mut(), len.min(left));
-            left -= len.min(left);
         }
         let count = self.pieces.len().min(PIECES);
         // SAFETY: the promise of `post`: the requests are not complete. Other threads may change what they borrow.
@@ -294,7 +289,7 @@ impl Origin {
                 destination: Destination::Data { to, len },
                 ..
             }) if self.data.min(*len) >= DIRECT => {
-                let part = self.data.min(*len).min(TURN);
+                let part = self.data.min(*len);
                 // SAFETY: the promise of `post`.
                 let moved = unsafe { receive_to(&self.stream, *to, part)? };
                 if let Moved::Bytes(got) = moved {

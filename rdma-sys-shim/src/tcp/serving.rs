@@ -9,10 +9,12 @@ use rustix::event::epoll::EventFlags;
 use super::frame::REQUEST;
 use super::regions::Regions;
 use super::target::Target;
-use crate::channel::{KnownPeers, Moved, Next, Serve, TURN, receive, receive_to, send_parts};
+use crate::channel::{KnownPeers, Moved, Next, Serve, receive, receive_to, send_parts};
 
 /// So many bytes are received at a time, but for those of a long write.
 const SCRATCH: usize = 16 << 10;
+/// So many bytes are received from one connection, or sent to it, before it is the others' turn.
+const TURN: usize = 256 << 10;
 
 pub(super) struct Serving {
     regions: Arc<Regions>,

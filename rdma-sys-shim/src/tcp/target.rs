@@ -6,7 +6,7 @@ use std::{io, ptr};
 
 use super::frame::{Answer, Kind, REQUEST, Refusal, Request};
 use super::regions::Regions;
-use crate::channel::{Moved, Presence, Status, TURN};
+use crate::channel::{Moved, Presence, Status};
 use crate::cross_memory::part;
 use crate::memory::{before_flag, copy};
 use crate::{Access, words};
@@ -186,9 +186,7 @@ impl Target {
                 ..
             }) => (self.regions)
                 .lend(request.at, request.len, Access::READ, |from| {
-                    let data = due.min(TURN);
-                    let until = if data == due { all } else { behind };
-                    send(&[own(self.sent, behind), part(from, data), own(behind, until)])
+                    send(&[own(self.sent, behind), part(from, due), own(behind, all)])
                 })
                 .and_then(mapped),
         };
