@@ -1,5 +1,5 @@
-/* What one TCP connection costs without any library, for ci/compare-peers: a ping-pong of 8 bytes, and a stream whose pieces
- * are each answered with one byte. `bare` serves, and sleeps until something comes, except where a line says that it polls.
+/* What one TCP connection costs without any library, for ci/compare-peers: a ping-pong of 8 bytes, a stream whose pieces are
+ * each answered with one byte, and one that the server sends, each piece when one byte asks for it. `bare` serves, and sleeps until something comes, except where a line says that it polls.
  * `bare ADDRESS` asks, polls for the answer, and prints NAME VALUE UNIT. */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -22,6 +22,10 @@ static struct line {
     {"stream64K", 65536, 1, 500, 0},
     {"stream1024K", 1 << 20, 1, 50, 0},
     {"stream16384K", 16 << 20, 1, 8, 0},
+    /* From memory that the streams above have written to. */
+    {"back64K", 1, 65536, 500, 0},
+    {"back1024K", 1, 1 << 20, 50, 0},
+    {"back16384K", 1, 16 << 20, 8, 0},
 };
 static char buffer[16 << 20];
 
@@ -83,7 +87,7 @@ int main(int argc, char **argv) {
         double median = seconds[REPEATS / 2];
         if (argc < 2) continue;
         if (line->there == 8) printf("%s %.4g us\n", line->name, median * 1e6);
-        else printf("%s %.4g GB/s\n", line->name, line->there / median / 1e9);
+        else printf("%s %.4g GB/s\n", line->name, (line->there > line->back ? line->there : line->back) / median / 1e9);
     }
     return 0;
 }
