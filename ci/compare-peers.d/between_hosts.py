@@ -79,9 +79,16 @@ def run(options, program, peers):
         for repeat in range(options.repeats):
             print(f"round {repeat + 1} of {options.repeats}", file=sys.stderr)
             measure_bare(table, Path(scratch) / "bare")
-            measure_own(table, program)
+            try:
+                measure_own(table, program)
+            except Failed as failure:
+                sys.exit(str(failure))
             for peer, prefix in programs.items():
                 measure_peer(table, peer, prefix, Path(scratch) / peer)
+    for peer in programs:
+        for name, _, _ in LINES:
+            if table.median(name, peer) is None:
+                sys.exit(f"{peer} has no line {name}")
     return show(table)
 
 

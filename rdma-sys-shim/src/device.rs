@@ -346,7 +346,7 @@ pub trait Device: Send + Sync {
     /// If the memory cannot be written to, peers may only read it.
     ///
     /// # Errors
-    /// Not all of the memory is mapped, or nothing of `access` is possible.
+    /// [`BadMemory`](crate::Error::BadMemory): not all of the memory is mapped and readable, or nothing of `access` is possible.
     ///
     /// # Safety
     /// Until the region is dropped, the memory stays mapped, and peers may access it within
@@ -375,17 +375,16 @@ pub trait Device: Send + Sync {
 /// was posted before it, other writes too, and of two that are under way to one place either may be the
 /// last. So data is told of by an atomic or a store behind it, never by a write.
 ///
-/// A write, a read or an atomic that fetches may wait in this process until [`completed`] is asked about it or about a
-/// later operation, or a store or an update of words follows: these go at once, with everything before them.
+/// A write, a read or an atomic that fetches may wait in this process until [`released`] or [`completed`] is asked about it or
+/// about a later operation, or a store or an update of words follows: these go at once, with everything before them.
 ///
+/// [`released`]: Endpoint::released
 /// [`completed`]: Endpoint::completed
 /// [`store`]: Endpoint::store
 ///
 /// A buffer of this process belongs to an operation until [`released`] or [`completed`] says that it is the caller's again, or
 /// it has failed: a call that returns an error has posted nothing, and once one of these returns an error for a ticket, no
 /// operation up to that ticket touches memory of this process any more.
-///
-/// [`released`]: Endpoint::released
 pub trait Endpoint: Send + Sync {
     /// Writes `len` bytes to `to`.
     ///
@@ -533,7 +532,8 @@ pub trait Endpoint: Send + Sync {
 
     /// Stores `new` in the aligned word at `at`, which only this process writes to, by stores of one
     /// endpoint: whoever reads it finds the old value or the new. `old` is what it stored there last, or
-    /// what stood there before: a device may have to add the difference. The region's access allows writes and atomics.
+    /// what stood there before: a device may have to add the difference. Its region grants the rights to write
+    /// and to atomics.
     ///
     /// # Errors
     /// Remote access error (a misaligned word included), or the peer is gone.

@@ -31,7 +31,7 @@ pub(crate) fn rights(address: usize, len: usize) -> std::io::Result<Rights> {
 /// provider asks it when it registers memory of which no device checks that it is there.
 ///
 /// # Errors
-/// Not all of the memory is mapped, or none of what is wanted is possible.
+/// [`BadMemory`](crate::Error::BadMemory): not all of the memory is mapped and readable, or nothing of what is wanted is possible.
 pub fn allowed(address: usize, len: usize, wanted: Access) -> Result<Access> {
     let bad = |reason| Error::BadMemory {
         address,

@@ -27,7 +27,7 @@ const OFFSET_BITS: u32 = 40;
 /// More than any control region has: each further one is as long as all before it.
 const SLABS: u64 = 32;
 /// What the list of slabs takes of the first one: address, length and rkey of each.
-pub(crate) const SEGMENT_LIST_BYTES: u64 = (SLABS * ENTRY).next_multiple_of(LINE);
+pub(crate) const SLAB_LIST_BYTES: u64 = (SLABS * ENTRY).next_multiple_of(LINE);
 const ENTRY: u64 = 24;
 
 /// Where a block stands in its rank's control region: the slab and the offset in it, in one word that peers are told.
@@ -144,7 +144,7 @@ impl Slab {
 
 impl ControlRegion {
     /// `reserved` bytes at the start are left to the caller, at the same offset on every rank; those of
-    /// [`SEGMENT_LIST_BYTES`] at `list_at` among them are not.
+    /// [`SLAB_LIST_BYTES`] at `list_at` among them are not.
     pub(crate) fn new(device: &Arc<dyn Device>, reserved: u64, list_at: u64) -> Result<Arc<Self>> {
         let usual = match device.capabilities().pins_memory {
             true => PINNED_BYTES,

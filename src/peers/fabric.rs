@@ -7,7 +7,7 @@ use transom_launch::pmi::PmiError;
 
 use super::Peer;
 use super::peer::BootstrapRecord;
-use super::signs::SEGMENT_LIST;
+use super::signs::SLAB_LIST;
 use crate::error::Result;
 use crate::memory::control::ControlRegion;
 use crate::memory::once_table::OnceTable;
@@ -37,7 +37,7 @@ impl Fabric {
         rank: u32,
         ranks: u32,
     ) -> Result<Self> {
-        let control = ControlRegion::new(&device, reserved, SEGMENT_LIST)?;
+        let control = ControlRegion::new(&device, reserved, SLAB_LIST)?;
         let record = BootstrapRecord {
             device: device.name().to_owned(),
             address: device.address(),

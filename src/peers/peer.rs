@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use rdma_sys_shim::{AtomicDomain, Device, Endpoint, RemoteRegion};
 use transom_launch::pmi::PmiError;
 
-use super::signs::SEGMENT_LIST;
+use super::signs::SLAB_LIST;
 use super::texts::beginning;
 use crate::error::{Error, ErrorClass, PeerError, Result, SystemError};
 use crate::memory::control::{BlockPlace, listed_slab};
@@ -208,7 +208,7 @@ impl Peer {
         }
         // The peer wrote it down before it told of the block.
         let mut entry = [0_u64; 3];
-        let at = SEGMENT_LIST + place.entry();
+        let at = SLAB_LIST + place.entry();
         (self.control()).read(at, bytemuck::bytes_of_mut(&mut entry))?;
         let region = listed_slab(entry);
         let (rank, what) = (self.rank, "the place of a block");

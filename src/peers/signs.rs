@@ -1,6 +1,6 @@
 //! The words at the beginning of every control region, by which each rank tells the others how it is.
 
-use crate::memory::control::{LINE, SEGMENT_LIST_BYTES};
+use crate::memory::control::{LINE, SLAB_LIST_BYTES};
 use crate::memory::in_flight;
 
 /// Offset in every control region of the word that tells its rank to give up.
@@ -12,8 +12,8 @@ pub(super) const STATE: u64 = LINE;
 pub(crate) const CALL: u64 = STATE + 8;
 pub(crate) const CALL_BYTES: usize = LINE as usize - 8;
 /// Offset of the list of the region's slabs.
-pub(super) const SEGMENT_LIST: u64 = in_flight::AT + in_flight::BYTES;
+pub(super) const SLAB_LIST: u64 = in_flight::AT + in_flight::BYTES;
 /// Offset of the world communicator's block.
-pub(super) const WORLD: u64 = SEGMENT_LIST + SEGMENT_LIST_BYTES;
+pub(super) const WORLD: u64 = SLAB_LIST + SLAB_LIST_BYTES;
 
 pub(crate) const STATE_LEFT: u64 = 1;

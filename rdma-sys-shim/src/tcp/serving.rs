@@ -13,7 +13,7 @@ use crate::channel::{KnownPeers, Moved, Next, Serve, receive, receive_to, send_p
 
 /// So many bytes are received at a time, but for those of a long write.
 const SCRATCH: usize = 16 << 10;
-/// So many bytes are received from one connection, or sent to it, before it is the others' turn.
+/// So many bytes are received from one connection, or sent to it, before it is the others' turn; of a read's data, up to a piece.
 const TURN: usize = 256 << 10;
 
 pub(super) struct Serving {

@@ -4,6 +4,7 @@ use std::ptr::null_mut;
 
 use super::peers::until;
 use super::{Setup, fetch_add, memory, write};
+use crate::system::page_size;
 use crate::{ALIGNMENT, Access, Error, Liveness, Width};
 
 pub(super) fn allocated_memory_is_zeroed_and_aligned(setup: &Setup) {
@@ -32,12 +33,13 @@ pub(super) fn more_memory_than_there_is(setup: &Setup) {
 
 pub(super) fn memory_that_is_not_there(setup: &Setup) {
     let peers = setup.peers(true);
-    let pages = fresh_pages(2);
+    let page = page_size();
+    let pages = fresh_memory(2 * page);
     // SAFETY: the second page of the mapping, to which there is no reference.
-    let rc = unsafe { libc::mprotect(pages.add(4096).cast(), 4096, libc::PROT_NONE) };
+    let rc = unsafe { libc::mprotect(pages.add(page).cast(), page, libc::PROT_NONE) };
     assert_eq!(rc, 0);
     for (base, len) in [
-        (pages, 4097),
+        (pages, page + 1),
         (null_mut(), 1),
         (pages, usize::MAX),
         (usize::MAX as *mut u8, 2),
@@ -48,19 +50,19 @@ pub(super) fn memory_that_is_not_there(setup: &Setup) {
         assert!(matches!(error, Error::BadMemory { .. }), "{error}");
     }
     // SAFETY: mapped, and unmapped after the region.
-    let region = unsafe { peers.target.register(pages, 4096, Access::ALL) }.unwrap();
-    write(&*peers.way, &[1], region.remote().at(4095)).unwrap();
+    let region = unsafe { peers.target.register(pages, page, Access::ALL) }.unwrap();
+    write(&*peers.way, &[1], region.remote().at(page as u64 - 1)).unwrap();
     drop(region);
     // SAFETY: the mapping above, in no region.
-    unsafe { libc::munmap(pages.cast(), 2 * 4096) };
+    unsafe { libc::munmap(pages.cast(), 2 * page) };
 }
 
-/// A new mapping, of pages that can be read and written.
-fn fresh_pages(pages: usize) -> *mut u8 {
+/// A new mapping, which can be read and written.
+fn fresh_memory(len: usize) -> *mut u8 {
     let prot = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: where the kernel likes.
-    let base = unsafe { libc::mmap(null_mut(), pages * 4096, prot, flags, -1, 0) };
+    let base = unsafe { libc::mmap(null_mut(), len, prot, flags, -1, 0) };
     assert_ne!(base, libc::MAP_FAILED);
     base.cast()
 }

@@ -138,7 +138,7 @@ pub(super) fn blocks_of_any_strides(setup: &Setup) {
                 wanted[to..to + len].copy_from_slice(&bytes[from..from + len]);
             }
             let blocks = Blocks {
-                here: bytes[place(0, stride_here)..].as_mut_ptr(),
+                here: bytes.as_mut_ptr().wrapping_add(place(0, stride_here)),
                 at: region.remote().at(place(0, stride_there) as u64),
                 len,
                 count: COUNT,
