@@ -79,10 +79,7 @@ def run(options, program, peers):
         for repeat in range(options.repeats):
             print(f"round {repeat + 1} of {options.repeats}", file=sys.stderr)
             measure_bare(table, Path(scratch) / "bare")
-            try:
-                measure_own(table, program)
-            except Failed as failure:
-                sys.exit(str(failure))
+            measure_own(table, program)
             for peer, prefix in programs.items():
                 measure_peer(table, peer, prefix, Path(scratch) / peer)
     for peer in programs:
@@ -122,8 +119,8 @@ def crossed():
     return 0
 
 
-class Failed(Exception):
-    """A job that did not end well."""
+class Failed(SystemExit):
+    """A job that did not end well: ends the comparison, unless it is caught."""
 
 
 def started(launcher, ranks, command, **places):

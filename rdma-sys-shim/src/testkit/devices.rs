@@ -1,9 +1,9 @@
 //! Devices: memory, addresses, and whether a peer is there.
 
 use std::ptr::null_mut;
+use std::time::{Duration, Instant};
 
-use super::peers::until;
-use super::{Setup, fetch_add, memory, write};
+use super::{Setup, fetch_add, fresh_memory, memory, write};
 use crate::system::page_size;
 use crate::{ALIGNMENT, Access, Error, Liveness, Width};
 
@@ -57,16 +57,6 @@ pub(super) fn memory_that_is_not_there(setup: &Setup) {
     unsafe { libc::munmap(pages.cast(), 2 * page) };
 }
 
-/// A new mapping, which can be read and written.
-fn fresh_memory(len: usize) -> *mut u8 {
-    let prot = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: where the kernel likes.
-    let base = unsafe { libc::mmap(null_mut(), len, prot, flags, -1, 0) };
-    assert_ne!(base, libc::MAP_FAILED);
-    base.cast()
-}
-
 pub(super) fn addresses_that_are_none(setup: &Setup) {
     let peers = setup.peers(true);
     assert!((1..=640).contains(&peers.target.address().len()));
@@ -90,5 +80,9 @@ pub(super) fn a_peer_lives_until_it_has_closed(setup: &Setup) {
         pid: std::process::id(),
     };
     // A device that is far away hears of it later.
-    until("it has closed", || peers.way.liveness() == closed);
+    let begun = Instant::now();
+    while peers.way.liveness() != closed {
+        assert!(begun.elapsed() < Duration::from_secs(10), "it lives on");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }

@@ -12,7 +12,7 @@ mod transfers;
 
 pub use peers::{
     Peers, aligned, alone, compare_swap, each_region, each_region_with_atomics, fetch_add, finish,
-    memory, peers, read, update_each, write,
+    fresh_memory, memory, peers, read, update_each, write,
 };
 
 use std::sync::Arc;

@@ -173,6 +173,16 @@ pub fn aligned(region: &Region) -> u64 {
     address.next_multiple_of(8) - address
 }
 
+/// New pages of this process, which can be read and written, for memory of the caller's.
+pub fn fresh_memory(len: usize) -> *mut u8 {
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a new mapping where the kernel likes.
+    let base = unsafe { libc::mmap(std::ptr::null_mut(), len, prot, flags, -1, 0) };
+    assert_ne!(base, libc::MAP_FAILED);
+    base.cast()
+}
+
 /// What the region holds.
 pub fn memory(region: &Region) -> Vec<u8> {
     let mut bytes = vec![0; region.len()];

@@ -2,7 +2,7 @@
 
 use std::ptr::null_mut;
 
-use rdma_sys_shim::testkit::{compare_swap, each_region_with_atomics, update_each};
+use rdma_sys_shim::testkit::{compare_swap, each_region_with_atomics, fresh_memory, update_each};
 use rdma_sys_shim::{Access, Error, RemoteAddress, Update, Width};
 
 use crate::support::{
@@ -10,15 +10,6 @@ use crate::support::{
 };
 
 /// `pages` of private anonymous memory.
-fn fresh(pages: usize) -> *mut u8 {
-    let prot = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a new mapping where the kernel likes.
-    let base = unsafe { libc::mmap(null_mut(), pages * 4096, prot, flags, -1, 0) };
-    assert_ne!(base, libc::MAP_FAILED);
-    base.cast()
-}
-
 #[test]
 fn misaligned_atomics() {
     everywhere(|peers| {
@@ -138,7 +129,7 @@ fn read_only_memory() {
 #[test]
 fn memory_that_is_not_mapped() {
     everywhere(|peers| {
-        let page = fresh(3);
+        let page = fresh_memory(3 * 4096);
         // SAFETY: the second page of our own mapping. Only one page fits into the hole.
         unsafe { libc::munmap(page.add(4096).cast(), 4096) };
         for (base, len) in [
@@ -177,7 +168,7 @@ fn memory_that_was_taken_away_under_its_region() {
     let _alone = alone();
     for spec in OPTIONS {
         let peers = peers(spec, false);
-        let pages = fresh(2);
+        let pages = fresh_memory(2 * 4096);
         // SAFETY: what is taken away is only reached by the kernel, which checks, and by the agent, which is guarded.
         let region = unsafe { peers.target.register(pages, 2 * 4096, Access::ALL) }.unwrap();
         let (way, remote) = (&*peers.way, region.remote());
