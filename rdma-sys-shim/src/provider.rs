@@ -29,6 +29,7 @@ pub trait Provider: Sync {
         Ok(Found {
             device: self.name().split(':').next().unwrap_or_default().to_owned(),
             choice: None,
+            addresses: Vec::new(),
         })
     }
 
@@ -125,6 +126,8 @@ pub struct Found {
     pub device: String,
     /// The port and GID, of an RDMA device.
     pub choice: Option<Choice>,
+    /// The addresses that peers are told, of a device that they reach by those of a network; as in [`DeviceInfo::addresses`].
+    pub addresses: Vec<String>,
 }
 
 /// Where the ranks of a job run: it decides what `auto` means.

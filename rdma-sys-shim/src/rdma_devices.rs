@@ -33,6 +33,7 @@ impl Provider for RdmaDevices {
         Ok(Found {
             device: choice.device.clone(),
             choice: Some(choice),
+            addresses: Vec::new(),
         })
     }
 

@@ -8,10 +8,18 @@ use clap::builder::Styles;
 type Variable = (&'static str, &'static str);
 
 /// What every process of a job reads.
-const OF_RANKS: [Variable; 6] = [
+const OF_RANKS: [Variable; 8] = [
     (
         "TRANSOM_DEVICE",
         "the device of jobs: auto, soft, tcp[:INTERFACE], verbs, or NAME[:PORT[:GID]]",
+    ),
+    (
+        "TRANSOM_TCP_INTERFACE",
+        "the network interface over which ranks reach each other by TCP, such as eth1",
+    ),
+    (
+        "TRANSOM_NEIGHBOURS",
+        "off: the device joins ranks of one host, too, and not their shared memory",
     ),
     (
         "TRANSOM_LOG",
@@ -45,7 +53,7 @@ pub(super) fn of_command(name: &str) -> Option<Vec<Variable>> {
     };
     let mut found: Vec<Variable> = match name {
         "transom" | "run" | "bench" | "mpi" => OF_RANKS.to_vec(),
-        "devices" | "doctor" => only(&["TRANSOM_DEVICE", "TRANSOM_LOG"]),
+        "devices" | "doctor" => only(&["TRANSOM_DEVICE", "TRANSOM_TCP_INTERFACE", "TRANSOM_LOG"]),
         _ => return None,
     };
     found.extend(OF_ALL);

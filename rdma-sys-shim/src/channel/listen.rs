@@ -31,10 +31,7 @@ pub(crate) struct Opened {
 /// Listens at the interface of this name, or at all if it is empty. The record says where, and has an instance and a key that
 /// were never used before. Who connects has to know `secret`, too.
 pub(crate) fn open(interface: &str, secret: JobSecret) -> Result<Opened> {
-    let mut published = interfaces::published(&interfaces::all()?, interface)?;
-    if !interface.is_empty() {
-        published.truncate(1);
-    }
+    let published = interfaces::published(&interfaces::all()?, interface)?;
     let networks: Vec<_> = published.iter().map(|one| one.network).collect();
     let named = networks.first().filter(|_| !interface.is_empty());
     // A peer may take two.

@@ -25,7 +25,8 @@ use crate::channel::{self, ChannelAgent, Interface, KnownPeers, Opened, Record, 
 /// The name that `--device` takes.
 use crate::error::TCP as DEVICE;
 use crate::fork::OfProcess;
-use crate::provider::{self, DeviceInfo, JobSecret, Provider, State, Surroundings};
+use crate::provider::{self, DeviceInfo, Found, JobSecret, Provider, State, Surroundings};
+use crate::rdma::Seat;
 use crate::system::random;
 use crate::{
     Access, AtomicDomain, Capabilities, Device, Endpoint, Region, Result, TargetThread, Usage,
@@ -59,14 +60,22 @@ impl Provider for Tcp {
     fn list(&self) -> Vec<DeviceInfo> {
         let mut info = DeviceInfo::ready(DEVICE, DEVICE, CAPABILITIES.clone());
         info.joins_hosts = true;
-        match channel::all().and_then(|all| channel::published(&all, &named(""))) {
+        match published("") {
             Ok(found) if found.is_empty() => {
                 info.state = State::Unusable("no network interface is up".to_owned());
             }
-            Ok(found) => info.addresses = found.iter().map(ToString::to_string).collect(),
+            Ok(found) => info.addresses = found,
             Err(error) => info.state = State::Unusable(error.to_string()),
         }
         vec![info]
+    }
+
+    fn find(&self, spec: &str, _: &[DeviceInfo], _: &Seat) -> Result<Found> {
+        Ok(Found {
+            device: DEVICE.to_owned(),
+            choice: None,
+            addresses: published(provider::options(spec, DEVICE))?,
+        })
     }
 
     fn open(&self, spec: &str, around: &Surroundings) -> Result<Arc<dyn Device>> {
@@ -80,6 +89,12 @@ impl Provider for Tcp {
             "each host needs a network interface that is up and has an address; TRANSOM_TCP_INTERFACE, where it is set, has to name one",
         )
     }
+}
+
+/// The addresses that peers are told.
+fn published(options: &str) -> Result<Vec<String>> {
+    let found = channel::published(&channel::all()?, &named(options))?;
+    Ok(found.iter().map(ToString::to_string).collect())
 }
 
 /// The interface that a spec's options name, or else the environment; empty: none.

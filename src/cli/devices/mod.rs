@@ -88,7 +88,7 @@ fn rows(
 fn mark(rows: &mut [DeviceRow], named: &Found) {
     for row in rows {
         match row.device == named.device {
-            true => row.name(named.choice.as_ref()),
+            true => row.name(named),
             false => row.pass_over(),
         }
     }

@@ -1,7 +1,7 @@
 //! A device as it is shown, in the table and as JSON.
 
 use rdma_sys_shim::rdma::{Choice, GidEntry, Port, Standing, VerbsLimits};
-use rdma_sys_shim::{AtomicDomain, DeviceInfo, State};
+use rdma_sys_shim::{AtomicDomain, DeviceInfo, Found, State};
 use serde::Serialize;
 
 use super::super::DEVICE;
@@ -92,12 +92,15 @@ impl DeviceRow {
         });
     }
 
-    /// Marks the device as the one that the environment names, with its port and GID.
-    pub(super) fn name(&mut self, choice: Option<&Choice>) {
+    /// Marks the device as the one that the environment names, with its port and GID, or its addresses.
+    pub(super) fn name(&mut self, named: &Found) {
         self.named = true;
         self.chosen_for = self.usable.then_some(Jobs::All);
-        if let Some(choice) = choice {
+        if let Some(choice) = &named.choice {
             self.choose(choice);
+        }
+        if !named.addresses.is_empty() {
+            self.addresses.clone_from(&named.addresses);
         }
     }
 

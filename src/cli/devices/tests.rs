@@ -170,6 +170,23 @@ fn a_name_that_leads_nowhere_is_complained_about() {
 }
 
 #[test]
+fn a_named_interface_is_the_only_one_that_is_shown() {
+    let (rows, complaint) = rows(REGISTRY.list(), Some("tcp:lo"), &Seat::default());
+    assert_eq!(complaint, None);
+    let tcp = rows.iter().find(|row| row.device == "tcp").unwrap();
+    let [address] = &tcp.addresses[..] else {
+        panic!("{:?}", tcp.addresses);
+    };
+    assert!(address.starts_with("lo: "), "{address}");
+    let complaint = super::rows(REGISTRY.list(), Some("tcp:no0"), &Seat::default()).1;
+    let complaint = complaint.unwrap_or_default();
+    assert!(
+        complaint.contains("known: interfaces with an address"),
+        "{complaint}"
+    );
+}
+
+#[test]
 fn json_has_it_all() {
     let rows = rows(devices(), Some("rxe0"), &Seat::default()).0;
     let parsed: Vec<Value> = json_lines(&rows)

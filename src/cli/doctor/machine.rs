@@ -156,13 +156,9 @@ fn tcp(wanted: &Wanted) -> Result<Vec<String>, String> {
     };
     let opened = REGISTRY.open(spec, &Surroundings::default());
     opened.map_err(|error| error.to_string())?;
-    let listed = REGISTRY.list().into_iter().find(|one| one.name == "tcp");
-    let mut addresses = listed.map_or_else(Vec::new, |one| one.addresses);
-    if let Some((_, interface)) = spec.split_once(':') {
-        addresses.retain(|address| address.starts_with(&format!("{interface}: ")));
-        addresses.truncate(1);
-    }
-    Ok(addresses)
+    let found = REGISTRY.find(spec, &[], &Seat::here(&[]));
+    let found = found.map_err(|error| error.to_string())?;
+    Ok(found.addresses)
 }
 
 fn clock_resolution() -> Duration {

@@ -19,7 +19,7 @@ pub(super) fn check(probes: &Probes, wanted: &Wanted) -> Option<Finding> {
         Ok(addresses) => Finding::ok(
             CHECK,
             format!(
-                "ranks of other hosts reach this one at {}",
+                "ranks of other hosts are told the addresses {}",
                 addresses.join(", ")
             ),
         ),

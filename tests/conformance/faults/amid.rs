@@ -9,12 +9,13 @@ use transom::{Accumulate, Info, Job, LockKind, Op, Result};
 use super::death::{CULPRIT, DYING_AFTER, RANKS, kill_oneself, report, survivors_find_out};
 use crate::ops::{compare_and_swap, fetch_and_op, get, put_from};
 
-const REQUESTS: [&str; 9] = [
+const REQUESTS: [&str; 10] = [
     "put",
     "get",
     "fetch_and_op",
     "compare_and_swap",
     "accumulate",
+    "get_accumulate",
     "lock",
     "fence",
     "pscw",
@@ -74,6 +75,7 @@ fn requests(job: &Job, window: &Window, request: &str) -> Result<()> {
             "fetch_and_op" => drop(fetch_and_op(window, 1_u64, target, 0, Op::Sum)?),
             "compare_and_swap" => drop(compare_and_swap(window, 0_u64, 1, target, 0)?),
             "accumulate" => accumulate(window, target)?,
+            "get_accumulate" => get_accumulate(window, &mut fetched, target)?,
             "lock" => {
                 window.lock(LockKind::Exclusive, target, Assert::NONE)?;
                 put_from(window, bytes, target, 0)?;
@@ -109,6 +111,13 @@ fn accumulate(window: &Window, target: u32) -> Result<()> {
     let from = VALUES.as_ptr().cast();
     // SAFETY: these values live for ever.
     unsafe { window.accumulate(from, VALUES.len(), u64::TYPE, target, 0, Op::Sum) }
+}
+
+fn get_accumulate(window: &Window, fetched: &mut [u8], target: u32) -> Result<()> {
+    let (from, to) = (VALUES.as_ptr().cast(), fetched.as_mut_ptr());
+    // SAFETY: the values live for ever. What is fetched outlives the flush that follows, after which, failed or not, nobody
+    // writes to it.
+    unsafe { window.get_accumulate(from, to, VALUES.len(), u64::TYPE, target, 0, Op::Sum) }
 }
 
 fn put_notify(window: &Window, target: u32) -> Result<()> {

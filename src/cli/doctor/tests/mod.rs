@@ -3,6 +3,7 @@
 mod host;
 mod memory;
 mod rdma;
+mod tcp;
 
 use std::fs;
 use std::io;
