@@ -29,9 +29,10 @@ pub(crate) fn barrier_flags(team: &Rings) -> u32 {
     steps::flags(&team.all, team.by_host.as_deref())
 }
 
-/// The step of a number, counted from 0, in a barrier of the team; none behind the last. `turns`: as of [`Barrier::new`].
-pub(crate) fn barrier_step(team: &Rings, turns: bool, number: u32) -> Option<Step> {
-    steps::step(&team.all, team.by_host.as_deref(), turns, number)
+/// The step of a number, counted from 0, in a barrier of the team; none behind the last. `oversubscribed`: as of
+/// [`Barrier::new`].
+pub(crate) fn barrier_step(team: &Rings, oversubscribed: bool, number: u32) -> Option<Step> {
+    steps::step(&team.all, team.by_host.as_deref(), oversubscribed, number)
 }
 
 /// For what a rank comes to a barrier.
@@ -149,11 +150,16 @@ struct Ways {
 }
 
 impl Barrier {
-    /// `turns`: all ranks know that they are oversubscribed.
-    pub(crate) fn new(team: &Team, block: &Arc<ControlBlock>, at: u64, turns: bool) -> Self {
+    /// `oversubscribed`: all ranks know that they are oversubscribed.
+    pub(crate) fn new(
+        team: &Team,
+        block: &Arc<ControlBlock>,
+        at: u64,
+        oversubscribed: bool,
+    ) -> Self {
         let rings = &team.rings;
         let by_host = rings.by_host.as_deref();
-        let steps = steps(&rings.all, by_host, turns);
+        let steps = steps(&rings.all, by_host, oversubscribed);
         Self {
             at,
             block: block.clone(),

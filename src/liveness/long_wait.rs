@@ -27,13 +27,13 @@ impl Context {
     }
 
     fn publish_long_wait(&self, call: &str) {
-        let signs = self.signs();
+        let header = self.control_header();
         let bytes: [u8; CALL_BYTES] = padded(call);
         for (at, word) in (CALL..).step_by(8).zip(bytes.chunks_exact(8)) {
             let word = bytemuck::pod_read_unaligned(word);
-            signs.word(at).store(word, Ordering::Relaxed);
+            header.word(at).store(word, Ordering::Relaxed);
         }
-        at_end(move || signs.word(CALL).store(0, Ordering::Relaxed));
+        at_end(move || header.word(CALL).store(0, Ordering::Relaxed));
     }
 
     /// A rank that is waited for, and where it has waited for long itself, as far as it says so.

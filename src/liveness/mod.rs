@@ -15,7 +15,7 @@ mod unawaited;
 
 pub(crate) use check::Awaited;
 pub(crate) use polls::Polls;
-pub(crate) use unawaited::Looks;
+pub(crate) use unawaited::Checks;
 
 #[cfg(doc)]
 use crate::peers::Context;

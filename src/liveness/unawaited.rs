@@ -1,4 +1,4 @@
-//! Looking at a target that this rank does not wait for. Where the target's memory is mapped, no operation shows
+//! Liveness checks of a target that this rank does not wait for. Where the target's memory is mapped, no operation shows
 //! that it died, and no launcher but `transom run` tells.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
@@ -11,22 +11,22 @@ use crate::terms::WorldRank;
 use crate::wait::unawaited;
 
 const INTERVAL: u32 = LIVENESS_INTERVAL.as_millis() as u32;
-/// Of so many calls in quick succession, one looks at the clock.
-const CALLS_A_LOOK: u8 = 64;
-/// How many milliseconds lie at least between two looks at any targets: each costs some microseconds, or a round trip.
+/// Of so many calls in quick succession, one reads the clock.
+const CALLS_PER_CHECK: u8 = 64;
+/// How many milliseconds lie at least between two checks of any targets: each costs some microseconds, or a round trip.
 const LEAST_APART: u32 = 5;
 
-/// When a rank looks at one target. All zero: it has not looked yet.
+/// When a rank checks one target. All zero: it has not checked it yet.
 #[derive(Clone, Copy)]
-pub(crate) struct Looks<'t> {
-    /// So many calls until the next look.
+pub(crate) struct Checks<'t> {
+    /// So many calls until the next check.
     pub(crate) count: &'t AtomicU8,
-    /// When it looked last, in milliseconds; 0: not yet.
+    /// When it checked last, in milliseconds; 0: not yet.
     pub(crate) at: &'t AtomicU32,
 }
 
-impl Looks<'_> {
-    /// Counts a call, of those that nothing else would tell of the target's death. False now and then: then a look is
+impl Checks<'_> {
+    /// Counts a call, of those that nothing else would tell of the target's death. False now and then: then a check is
     /// due, which says when the next one is.
     #[inline(always)]
     pub(crate) fn counts(self) -> bool {
@@ -37,9 +37,9 @@ impl Looks<'_> {
         left != 0
     }
 
-    /// Looks whether the job was aborted and, if that was not done within the interval, whether `target` lives.
+    /// Checks whether the job was aborted and, if that was not done within the interval, whether `target` lives.
     /// `always_due`: the next call comes here, too.
-    pub(crate) fn look(
+    pub(crate) fn check(
         self,
         context: &Context,
         operation: &'static str,
@@ -53,16 +53,16 @@ impl Looks<'_> {
         let passed = self.since_last(now);
         // Where calls are rare, each can afford the clock.
         if passed < 2 * INTERVAL && !always_due {
-            self.count.store(CALLS_A_LOOK - 1, Ordering::Relaxed);
+            self.count.store(CALLS_PER_CHECK - 1, Ordering::Relaxed);
         }
-        if passed < INTERVAL || !context.begins_look(now) {
+        if passed < INTERVAL || !context.begins_check(now) {
             return Ok(());
         }
         self.at.store(now, Ordering::Relaxed);
         unawaited(context.check_unawaited(operation, target()))
     }
 
-    /// How long ago it looked; at first, the time begins now.
+    /// How long ago it checked; at first, the time begins now.
     fn since_last(self, now: u32) -> u32 {
         match self.at.load(Ordering::Relaxed) {
             0 => {
@@ -75,12 +75,12 @@ impl Looks<'_> {
 }
 
 impl Context {
-    /// Notes that this rank looks at another one now; false if it is too soon after the last time.
-    fn begins_look(&self, now: u32) -> bool {
-        let before = self.last_look.load(Ordering::Relaxed);
+    /// Notes that this rank checks another one now; false if it is too soon after the last time.
+    fn begins_check(&self, now: u32) -> bool {
+        let before = self.last_check.load(Ordering::Relaxed);
         let begins = now.wrapping_sub(before) >= LEAST_APART;
         if begins {
-            self.last_look.store(now, Ordering::Relaxed);
+            self.last_check.store(now, Ordering::Relaxed);
         }
         begins
     }

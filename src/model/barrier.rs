@@ -4,8 +4,8 @@ use super::simulation::Simulation;
 use crate::comm::{Step, barrier_flags, barrier_step};
 
 impl Simulation<'_> {
-    /// `turns`: as windows have it whose ranks all are oversubscribed.
-    pub(super) fn barrier(&mut self, turns: bool) {
+    /// `oversubscribed`: as windows have it whose ranks all are oversubscribed.
+    pub(super) fn barrier(&mut self, oversubscribed: bool) {
         let mut rings = self.model.rings.clone();
         let flags = barrier_flags(&rings) as usize;
         let size = self.size();
@@ -27,7 +27,8 @@ impl Simulation<'_> {
                 }
                 rings.see_as(rank);
                 loop {
-                    let Some(Step { to, from }) = barrier_step(&rings, turns, *number) else {
+                    let Some(Step { to, from }) = barrier_step(&rings, oversubscribed, *number)
+                    else {
                         (*number, under_way, moved) = (u32::MAX, under_way - 1, true);
                         break;
                     };

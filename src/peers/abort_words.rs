@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rdma_sys_shim::BootstrapSegment;
 
-use super::signs::ABORT;
+use super::control_header::ABORT;
 use crate::memory::control::ControlBlock;
 
 /// The two words that say it. Both are zero until then, and stay in this processor's cache.
@@ -14,7 +14,7 @@ pub(crate) struct AbortWords {
     abort: NonNull<AtomicU64>,
     /// The launcher's, or again this rank's where it has none.
     notice: NonNull<AtomicU64>,
-    _signs: ControlBlock,
+    _header: ControlBlock,
     _launcher: Option<BootstrapSegment>,
 }
 
@@ -24,15 +24,15 @@ unsafe impl Send for AbortWords {}
 unsafe impl Sync for AbortWords {}
 
 impl AbortWords {
-    pub(super) fn new(signs: ControlBlock, launcher: Option<BootstrapSegment>) -> Self {
-        let abort = NonNull::from(signs.word(ABORT));
+    pub(super) fn new(header: ControlBlock, launcher: Option<BootstrapSegment>) -> Self {
+        let abort = NonNull::from(header.word(ABORT));
         let notice = launcher
             .as_ref()
             .map(|segment| NonNull::from(segment.word()));
         Self {
             abort,
             notice: notice.unwrap_or(abort),
-            _signs: signs,
+            _header: header,
             _launcher: launcher,
         }
     }

@@ -3,8 +3,8 @@
 use rdma_sys_shim::{Absence, Liveness};
 
 use super::context::Context;
+use super::control_header::STATE_LEFT;
 use super::fabric::Fabric;
-use super::signs::STATE_LEFT;
 use crate::error::{Error, PeerError};
 
 impl Context {

@@ -14,8 +14,8 @@ mod over;
 pub(crate) use over::check_rank;
 
 use super::abort_words::AbortWords;
+use super::control_header::{STATE, STATE_LEFT, WORLD};
 use super::gather::bootstrap_error;
-use super::signs::{STATE, STATE_LEFT, WORLD};
 use super::{Fabric, Hosts, Peer, is_forked, not_forked, start};
 use crate::error::{Error, Misuse, PeerError, Result};
 use crate::memory::control::ControlBlock;
@@ -32,8 +32,8 @@ pub(crate) struct Context {
     pub(crate) abort_words: AbortWords,
     /// At which rank to look next, where a wait depends on any of many.
     pub(crate) next_looked_at: AtomicU32,
-    /// When this rank last looked at one that it does not wait for, in milliseconds.
-    pub(crate) last_look: AtomicU32,
+    /// When this rank last checked one that it does not wait for, in milliseconds.
+    pub(crate) last_check: AtomicU32,
     /// Whether the others were told that the job ends.
     pub(crate) told: AtomicBool,
     /// None without a launcher, and once it was told that this rank left.
@@ -65,14 +65,14 @@ pub(super) type WorldBlock = fn(u32, &Hosts) -> u64;
 impl Context {
     /// `segment`: the launcher's.
     fn new(place: Place, fabric: Fabric, segment: Option<BootstrapSegment>) -> Self {
-        let signs = fabric.control.reserved(0, WORLD);
+        let header = fabric.control.reserved(0, WORLD);
         Self {
-            abort_words: AbortWords::new(signs, segment),
+            abort_words: AbortWords::new(header, segment),
             fabric: Arc::new(fabric),
             host: Mutex::default(),
             next_looked_at: AtomicU32::new(place.rank + 1),
             place,
-            last_look: AtomicU32::new(0),
+            last_check: AtomicU32::new(0),
             told: AtomicBool::new(false),
             launcher: Mutex::default(),
             on_abort: Mutex::default(),
@@ -129,8 +129,8 @@ impl Context {
         lock(&self.host).clone()
     }
 
-    /// The words by which this rank tells its peers how it is.
-    pub(crate) fn signs(&self) -> ControlBlock {
+    /// The header of this rank's control region: the words by which it tells its peers how it is.
+    pub(crate) fn control_header(&self) -> ControlBlock {
         self.fabric.control.reserved(0, WORLD)
     }
 
@@ -238,8 +238,8 @@ impl Context {
             fabric.device.close();
         }
         for fabric in fabrics {
-            let signs = fabric.control.reserved(0, WORLD);
-            signs.word(STATE).publish(STATE_LEFT);
+            let header = fabric.control.reserved(0, WORLD);
+            header.word(STATE).publish(STATE_LEFT);
         }
         // Not under the lock: other threads ask meanwhile whether the launcher is gone.
         let launcher = lock(&self.launcher).take();

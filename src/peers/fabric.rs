@@ -6,8 +6,8 @@ use rdma_sys_shim::Device;
 use transom_launch::pmi::PmiError;
 
 use super::Peer;
+use super::control_header::SLAB_LIST;
 use super::peer::BootstrapRecord;
-use super::signs::SLAB_LIST;
 use crate::error::Result;
 use crate::memory::control::ControlRegion;
 use crate::memory::once_table::OnceTable;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use rdma_sys_shim::{AtomicDomain, Device, Endpoint, RemoteRegion};
 use transom_launch::pmi::PmiError;
 
-use super::signs::SLAB_LIST;
+use super::control_header::SLAB_LIST;
 use super::texts::beginning;
 use crate::error::{Error, ErrorClass, PeerError, Result, SystemError};
 use crate::memory::control::{BlockPlace, listed_slab};
@@ -162,8 +162,8 @@ impl Peer {
         Ok(Self {
             // Others may reach it through the device: any cause of the end will do. To tell it to a neighbour must
             // not take a connection, of which there may be none yet.
-            abort: first.shared.word(super::signs::ABORT),
-            state: first.memory.word(super::signs::STATE),
+            abort: first.shared.word(super::control_header::ABORT),
+            state: first.memory.word(super::control_header::STATE),
             first,
             slabs: Mutex::default(),
             rank,

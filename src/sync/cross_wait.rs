@@ -2,7 +2,9 @@
 //! for this one.
 //!
 //! A rank that has waited long in such a call says so in a word of its block: for what, and in which of
-//! the window's barriers. Whoever waits long for that rank reads the word. If the barrier is one that
+//! the window's barriers. Whoever waits long for that rank reads the word.
+//!
+//! If the barrier is one that
 //! the reader has not come to, the other cannot have left it, and will not before the reader comes:
 //! so this is no guess, whenever the word was read. A rank opens or closes no epoch in there, and the
 //! word is written only when the flags of earlier epochs have arrived; the reader looks for those once

@@ -37,7 +37,7 @@ impl Window {
         let at_once = self.epochs.is_passive(target.epoch())
             && !is_forked()
             && target.posted.last() == Ticket::DONE
-            && target.looks().counts();
+            && target.checks().counts();
         behind_gets();
         at_once.then_some(target)
     }

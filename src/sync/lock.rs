@@ -282,7 +282,7 @@ pub fn unlock_at_once(window: &Window, target: u32) -> bool {
     };
     let at_once = !is_forked()
         && known.posted.last() == Ticket::DONE
-        && known.looks().counts()
+        && known.checks().counts()
         && epochs.begin_unlock(known.epoch(), held, concurrent);
     if at_once {
         let me = window.context().rank().0;

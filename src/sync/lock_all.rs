@@ -22,8 +22,9 @@ impl Window {
     /// Loads and stores issue no operation that could take a lock: so the locks of all parts that
     /// this rank may access by them are taken at once, in the order of ranks. These are its own, those
     /// that [`Window::shared_query`] has found, and in a window of [`Window::allocate_shared`] all.
+    ///
     /// The others' are taken at the first operation there: targets that are never touched cost
-    /// nothing. These locks are so taken in the order of first use; if ranks hold exclusive locks of
+    /// nothing. So these locks are taken in the order of first use; if ranks hold exclusive locks of
     /// some targets while they begin such an epoch, a cycle of waits can arise. The hint
     /// `transom_eager_lock_all` takes all of them here, in the order of ranks. With
     /// [`Assert::NO_CHECK`] no lock is taken: the program sees to it that nobody conflicts.

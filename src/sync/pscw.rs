@@ -2,7 +2,9 @@
 //!
 //! Post and start need no atomics. Each rank keeps a contact for each other one that it meets, with words which that one alone
 //! writes: how many exposure epochs it has opened to this rank. Start counts the access epochs, and
-//! a target may be accessed once its word has come to that count. Complete stores the same count in a
+//! a target may be accessed once its word has come to that count.
+//!
+//! Complete stores the same count in a
 //! second word at each target, behind this rank's operations there; wait is over when each origin's
 //! has come to the number of epochs that were opened to it. So it is known who has completed, and
 //! that a rank which left in good order has.
@@ -67,7 +69,9 @@ impl Window {
     ///
     /// Waits for nothing but connections to ranks that were not needed before, and for what they have of this rank. The first
     /// operation on a target waits for its post, so that nobody waits for a target before it is needed, and
-    /// `complete` for those that were not used. With [`Assert::NO_CHECK`] nothing waits: all targets
+    /// `complete` for those that were not used.
+    ///
+    /// With [`Assert::NO_CHECK`] nothing waits: all targets
     /// have posted before, and said so by other means (the first time on a target, it is looked whether its call has
     /// returned). Loads and stores through a pointer of
     /// [`Window::shared_query`] are no operations, and so do not wait either: MPI lets start return

@@ -1,8 +1,8 @@
-//! Windows that count. Nothing of it is on a fast path: a watched window maps its targets' memory as far as
+//! Windows that count. Nothing of it is on a fast path: a window that counts maps its targets' memory as far as
 //! [`Route`](super::target::Route) knows, but no target finds it, so that every operation comes to
 //! [`OnTarget::place`], where operations are counted. Its locks are taken aside
 //! (`locks_aside`), it looks at all targets when it completes operations (`device_used`), and each
-//! flush and unlock looks up (`counts`). What is not watched makes no other test than it would anyway.
+//! flush and unlock looks up (`counts`). A window that does not count makes no additional test.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ impl Window {
     }
 }
 
-/// Kept during a call of a window. Of one that is not watched, it is but a null to look at.
+/// Kept during a call of a window. In a window that does not count, it is only a null pointer to test.
 pub(crate) struct CallGuard(Option<Box<InCall>>);
 
 impl Drop for CallGuard {

@@ -43,8 +43,8 @@ const GLOBAL: u64 = 1 << 35;
 /// Beside it, whether several of its threads may be at them at a time: so it is where any rank says it.
 const THREADS: u64 = 1 << 36;
 /// Beside it, whether it is oversubscribed.
-const TURNS: u64 = 1 << 37;
-const _: () = assert!((SHARES_HOST | FLAGS | GLOBAL | THREADS | TURNS) & !ABILITIES == 0);
+const OVERSUBSCRIBED: u64 = 1 << 37;
+const _: () = assert!((SHARES_HOST | FLAGS | GLOBAL | THREADS | OVERSUBSCRIBED) & !ABILITIES == 0);
 
 /// The call that makes a window, and its arguments.
 #[derive(Clone, Copy)]
@@ -195,11 +195,11 @@ impl Window {
             ..
         } = own;
         let block = Arc::new(block);
-        let watched = hints.statistics || diagnostics::counts_all();
+        let counts = hints.statistics || diagnostics::counts_all();
         let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
         let concurrent = team.context.concurrent();
         Self {
-            barrier: Barrier::new(team, &block, BARRIER_AT, agreed.turns),
+            barrier: Barrier::new(team, &block, BARRIER_AT, agreed.oversubscribed),
             out_of_step: AtomicBool::new(false),
             targets: Targets::new(team.size()),
             base: match exposed.memory {
@@ -217,8 +217,8 @@ impl Window {
             in_flight_flags_of_each: in_flight::count(agreed.threads),
             eager_lock_all: AtomicBool::new(hints.eager_lock_all),
             handed_out: HandedOut::default(),
-            locks_aside: hints.no_locks() || watched || team.context.patience().is_oversubscribed(),
-            counters: watched.then(|| Counters::new(number, created.flavor)),
+            locks_aside: hints.no_locks() || counts || team.context.patience().is_oversubscribed(),
+            counters: counts.then(|| Counters::new(number, created.flavor)),
             number,
             refuses_locks: hints.no_locks(),
             logged_lock: AtomicBool::new(false),
@@ -228,8 +228,8 @@ impl Window {
             parts,
             team: team.clone(),
             epochs: Epochs::new(),
-            // What completes all targets asks each of them in a watched window.
-            device_used: AtomicBool::new(watched),
+            // What completes all targets asks each of them in a window that counts.
+            device_used: AtomicBool::new(counts),
             layout,
             pairs: Pairs::default(),
             block,
@@ -278,7 +278,7 @@ fn abilities(team: &Team, flavor: Flavor, exposed: &RemoteRegion) -> u64 {
         (FLAGS, flavor == Flavor::Allocate && take_fences()),
         (GLOBAL, device.atomic_domain == AtomicDomain::Global),
         (THREADS, team.context.concurrent()),
-        (TURNS, team.context.patience().is_oversubscribed()),
+        (OVERSUBSCRIBED, team.context.patience().is_oversubscribed()),
     ];
     let said = said.iter().filter(|(_, is_so)| *is_so);
     said.fold(0, |flags, (flag, _)| flags | flag)
@@ -368,7 +368,7 @@ struct Agreed {
     flags: bool,
     threads: bool,
     /// Whether all are oversubscribed.
-    turns: bool,
+    oversubscribed: bool,
 }
 
 impl Agreed {
@@ -389,7 +389,7 @@ impl Agreed {
                 && device.target_thread != TargetThread::ForAll
                 && all(FLAGS),
             threads: ranks.of_any & THREADS != 0,
-            turns: all(TURNS),
+            oversubscribed: all(OVERSUBSCRIBED),
         }
     }
 

@@ -85,24 +85,24 @@ impl<'w> OnTarget<'w> {
         }
     }
 
-    /// Now and then looks whether the job was aborted and whether the target lives. For calls that have
+    /// Now and then checks whether the job was aborted and whether the target lives. For calls that have
     /// accessed it: of quick ones few look at more than the count.
     #[inline]
     pub(crate) fn check_liveness(self) -> Result<()> {
-        match self.target.looks().counts() {
+        match self.target.checks().counts() {
             true => Ok(()),
-            false => self.aside(Self::look),
+            false => self.aside(Self::check_liveness_now),
         }
     }
 
     #[cold]
-    fn look(self) -> Result<()> {
+    fn check_liveness_now(self) -> Result<()> {
         self.count_call();
         let Self { window, aim, .. } = self;
         let rank = || window.team.world_rank(aim.rank);
-        // Where calls are watched, each has to come here.
-        let is_watched = window.counters.is_some();
-        (self.target.looks()).look(window.context(), aim.operation, rank, is_watched)
+        // Where calls are counted, each has to come here.
+        let counts = window.counters.is_some();
+        (self.target.checks()).check(window.context(), aim.operation, rank, counts)
     }
 
     /// Whether a wait for the lock in `word` can still end: as long as who holds it is there, whom `holder` finds in what

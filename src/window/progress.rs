@@ -37,12 +37,14 @@ impl Window {
         }
     }
 
-    /// Local. Who carries out the atomics of this window: the same on all its ranks. With [`AtomicDomain::Cpu`], a
-    /// program's own atomics on its part take part in elementwise accumulates, but for those of 16 elements and more in
-    /// an allocated window, which are atomic to calls of the window only; with [`AtomicDomain::Device`], they and those
-    /// of the window are not atomic to each other; with [`AtomicDomain::Global`], those of eight bytes are, since the
-    /// device says that its atomics are the processor's, too. Over RDMA devices it is `Cpu` in allocated windows, and
-    /// created ones over memory of `alloc_mem`, whose ranks share a host and map each other's memory.
+    /// Local. Who carries out the atomics of this window: the same on all its ranks. Over RDMA devices it is
+    /// [`AtomicDomain::Cpu`] in allocated windows, and created ones over memory of `alloc_mem`, whose ranks share a host and
+    /// map each other's memory.
+    ///
+    /// With [`AtomicDomain::Cpu`], a program's own atomics on its part take part in elementwise accumulates, but for those
+    /// of 16 elements and more in an allocated window, which are atomic to calls of the window only. With
+    /// [`AtomicDomain::Device`], they and those of the window are not atomic to each other. With [`AtomicDomain::Global`],
+    /// those of eight bytes are, since the device says that its atomics are the processor's, too.
     #[must_use]
     pub fn atomic_domain(&self) -> AtomicDomain {
         self.atomic_domain

@@ -12,7 +12,7 @@ use super::entry::Entry;
 use super::epochs::TargetEpoch;
 use super::unflushed::{LastPosted, Stored};
 use crate::datatype::{AtomicWidths, Span};
-use crate::liveness::Looks;
+use crate::liveness::Checks;
 use crate::memory::displacement::Displacement;
 use crate::memory::reach::Reach;
 use crate::memory::remote::RemoteWord;
@@ -36,9 +36,9 @@ pub(crate) struct Target {
     entering: AtomicU8,
     /// The [`AtomicWidths`] of the target's memory, once its route is known.
     widths: AtomicU8,
-    /// As [`Looks`] says of both.
-    look_in: AtomicU8,
-    looked: AtomicU32,
+    /// As [`Checks`] says of both.
+    calls_to_check: AtomicU8,
+    checked_at: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Target>() == 64, "indexing by a shift");
@@ -164,10 +164,10 @@ impl Target {
     }
 
     #[inline(always)]
-    pub(crate) fn looks(&self) -> Looks<'_> {
-        Looks {
-            count: &self.look_in,
-            at: &self.looked,
+    pub(crate) fn checks(&self) -> Checks<'_> {
+        Checks {
+            count: &self.calls_to_check,
+            at: &self.checked_at,
         }
     }
 

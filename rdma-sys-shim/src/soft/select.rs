@@ -1,5 +1,5 @@
-//! Which way bytes go to memory of a peer that is not mapped here, and from there. All lengths that decide are in this file;
-//! the table in `docs/architecture.md` is what the test below prints.
+//! Which way bytes go to memory of a peer that is not mapped here, and from there. All lengths that decide on the way
+//! are in this file; the table in `docs/architecture.md` is what the test below prints.
 
 use std::time::Duration;
 
@@ -114,8 +114,9 @@ pub(super) const OF_AGENT: RequestSize = RequestSize {
 
 /// From here on the kernel's copy is slow where the destination lies a little behind the source.
 const SLOW_FROM: usize = 2 << 10;
-/// Bytes of the buffer by which slow copies go; of what streams on from there more, for which the kernel is called less often.
+/// Slow copies go through a buffer of so many bytes.
 const BUFFER: usize = 64 << 10;
+/// Copies that stream from the buffer use a larger one, so that the kernel is called less often.
 const STREAM_BUFFER: usize = 256 << 10;
 /// Bytes of one call. Between two calls the peer is looked at again, so that a process that got its number after it is left
 /// alone.

@@ -6,7 +6,9 @@
 //!
 //! Each flag also says for what its rank has come. A rank goes on to the next step only if the one
 //! that it hears came for the same, so whoever is through knows that all ranks did: by induction, a flag says what
-//! all have come for of whom its rank has heard. A rank that finds a disagreement still takes
+//! all have come for of whom its rank has heard.
+//!
+//! A rank that finds a disagreement still takes
 //! the steps that are left, and says so in its flags: then every rank fails, and none waits.
 //! It must not come to a later barrier, whose flags would take these back. So a rank that is one
 //! barrier ahead was through this one, and agreed.

@@ -149,11 +149,11 @@ mod tests {
         steps_of(hosts, false)
     }
 
-    fn steps_of(hosts: &[u32], turns: bool) -> Vec<Vec<Step>> {
+    fn steps_of(hosts: &[u32], oversubscribed: bool) -> Vec<Vec<Step>> {
         let size = hosts.len() as u32;
         let of = |rank| {
             let all = Ring::all(size, rank);
-            steps(&all, by_host(hosts, rank).as_ref(), turns)
+            steps(&all, by_host(hosts, rank).as_ref(), oversubscribed)
         };
         (0..size).map(of).collect()
     }
@@ -227,15 +227,15 @@ mod tests {
 
     #[test]
     fn whoever_is_through_knows_that_all_have_come() {
-        for (hosts, turns) in placements_with_positions() {
+        for (hosts, oversubscribed) in placements_with_positions() {
             let everyone = (1 << hosts.len()) - 1;
-            let knows = pass(&steps_of(&hosts, turns));
+            let knows = pass(&steps_of(&hosts, oversubscribed));
             assert!(knows.iter().all(|&known| known == everyone), "{hosts:?}");
         }
     }
 
     #[test]
-    fn in_turns_a_few_ranks_tell_one_and_hear_of_it() {
+    fn when_oversubscribed_a_few_ranks_tell_one_and_hear_of_it() {
         let all = steps_of(&[0; 5], true);
         assert_eq!(all[0].len(), 8, "it hears four and tells four");
         assert!(all[1..].iter().all(|steps| steps.len() == 1));
@@ -243,8 +243,8 @@ mod tests {
 
     #[test]
     fn what_one_tells_the_other_hears_at_that_place() {
-        for (hosts, turns) in placements_with_positions() {
-            let all = steps_of(&hosts, turns);
+        for (hosts, oversubscribed) in placements_with_positions() {
+            let all = steps_of(&hosts, oversubscribed);
             let told = all.iter().enumerate().flat_map(|(rank, steps)| {
                 let to = steps.iter().filter_map(|step| step.to);
                 to.map(move |flag| (rank as u32, flag.rank, flag.number))
@@ -281,8 +281,8 @@ mod tests {
         };
         for (hosts, each) in [(2, 2), (2, 3), (3, 5), (4, 4), (16, 64)] {
             let blocks: Vec<u32> = (0..hosts * each).map(|rank| rank / each).collect();
-            let turns: Vec<u32> = (0..hosts * each).map(|rank| rank % hosts).collect();
-            for placed in [blocks, turns] {
+            let round_robin: Vec<u32> = (0..hosts * each).map(|rank| rank % hosts).collect();
+            for placed in [blocks, round_robin] {
                 assert_eq!(between(&placed), hosts * rounds(hosts), "{hosts} x {each}");
             }
         }

@@ -9,9 +9,9 @@ use transom_launch::{Allgather, Bootstrap, oversubscription};
 
 use super::{Context, Place, WorldBlock, fnv_1a};
 use crate::error::{Error, Misuse, Result};
+use crate::peers::control_header::WORLD;
 use crate::peers::gather::{bootstrap_error, gather_any_by, gather_by};
 use crate::peers::peer::{refusal, refused};
-use crate::peers::signs::WORLD;
 use crate::peers::start::{
     Whereabouts, host_identity, job_secret, joining, machine_identity, open, position, shared_out,
     spec, warn_of_retired_variables,

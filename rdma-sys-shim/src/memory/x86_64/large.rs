@@ -21,7 +21,8 @@ static STREAMS_FROM: LazyLock<usize> = LazyLock::new(|| match is_x86_feature_det
 /// What a third-level cache usually has. Processors in virtual machines often do not say what they have.
 const USUAL_L3: usize = 32 << 20;
 
-/// Where both sides take half of the third level or more, but not on processors of Intel, which lost by it.
+/// Copies stream where both sides take half of the third-level cache or more. On processors of Intel none do: streaming
+/// was slower there.
 fn streams_from(vendor: &[u8; 12], caches: Caches) -> usize {
     match vendor {
         b"GenuineIntel" => usize::MAX,
@@ -30,7 +31,7 @@ fn streams_from(vendor: &[u8; 12], caches: Caches) -> usize {
 }
 
 pub(in super::super) fn streams(len: usize) -> bool {
-    // What is short does not ask what machine it is, which takes a while at first.
+    // Short copies do not ask which processor this is: the first question takes a while.
     len >= FLOOR && len >= *STREAMS_FROM
 }
 

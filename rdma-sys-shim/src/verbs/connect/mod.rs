@@ -3,7 +3,9 @@
 //! The processes tell each other by TCP ([`crate::channel`]) what they have to know of each other's queue pairs. Whoever needs a
 //! peer first dials it, makes its queue pair, and asks with the numbers of that ([`Connector::connect`]). The peer's agent makes
 //! its own, has it listen, and answers with its numbers ([`answering`]). Then the one that has asked has its own listen, and says
-//! so; from here on both may send. A queue pair's numbers never change, so that two that ask each other at once come to the
+//! so; from here on both may send.
+//!
+//! A queue pair's numbers never change, so that two that ask each other at once come to the
 //! same. The connection by TCP stays, and says at once that a process leaves or has died.
 //!
 //! Locks: the one of a [`Pairing`](pairing::Pairing) is held while [`Queues`] is called, and by nobody who waits for a peer.

@@ -30,7 +30,7 @@ pub(super) const PIECE_BYTES: usize = 64 << 10;
 /// While the device works on so many requests, short ones wait for others before the bell is rung,
 /// which is the dearest part of posting.
 const STREAM: usize = 4;
-/// What is longer does not wait.
+/// Requests longer than this do not wait.
 const LONGEST_THAT_WAITS: u32 = 16 << 10;
 
 pub(super) struct SendQueue<L = Line> {

@@ -75,13 +75,13 @@ impl Rank<'_> {
 }
 
 impl Ranks {
-    /// On these hosts. `turns`: they are oversubscribed.
-    fn of(hosts: &[u32], turns: bool) -> Arc<Self> {
+    /// On these hosts. `oversubscribed`: they are oversubscribed.
+    fn of(hosts: &[u32], oversubscribed: bool) -> Arc<Self> {
         let ranks = hosts.len() as u32;
         let all = |rank| Ring::all(ranks, rank);
         let count = flags(&all(0), by_host(hosts, 0).as_ref());
         let flags = || (0..count).map(|_| AtomicU64::new(0)).collect();
-        let steps = |rank| steps(&all(rank), by_host(hosts, rank).as_ref(), turns);
+        let steps = |rank| steps(&all(rank), by_host(hosts, rank).as_ref(), oversubscribed);
         Arc::new(Self {
             steps: (0..ranks).map(steps).collect(),
             flags: (0..ranks).map(|_| flags()).collect(),
@@ -129,12 +129,12 @@ fn check(
 
 fn check_of(
     hosts: &'static [u32],
-    turns: bool,
+    oversubscribed: bool,
     preemptions: usize,
     rank: impl Fn(&Ranks, usize) + Send + Sync + Copy + 'static,
 ) {
     explore(preemptions, move || {
-        let all = Ranks::of(hosts, turns);
+        let all = Ranks::of(hosts, oversubscribed);
         let others: Vec<_> = (1..hosts.len())
             .map(|me| {
                 let all = all.clone();
@@ -164,7 +164,7 @@ fn ranks_of_two_hosts_see_each_other() {
 }
 
 #[test]
-fn ranks_that_take_turns_see_each_other() {
+fn oversubscribed_ranks_see_each_other() {
     check_of(&[0, 0, 0], true, 2, Ranks::meet_twice);
 }
 

@@ -1,4 +1,4 @@
-//! The words at the beginning of every control region, by which each rank tells the others how it is.
+//! The header of every control region: words by which each rank tells the others how it is, and its list of slabs.
 
 use crate::memory::control::{LINE, SLAB_LIST_BYTES};
 use crate::memory::in_flight;
