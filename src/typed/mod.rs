@@ -8,9 +8,10 @@
 //! epoch and that nothing made inside the closure can reach. (An operation that is complete when it
 //! returns borrows its buffer for the call, and lends it for `'op` to itself only.)
 //!
-//! Locks and requests can be forgotten at will: whoever leaves the closure passes [`Window`]'s own code, which completes every operation,
-//! gives every lock back, and only then returns. A [batch](Batch) is such a closure inside of an epoch or a session, and
-//! its end completes what it began; a session's other operations are complete when they return.
+//! Locks and requests can be forgotten at will: whoever leaves the closure passes [`Window`]'s own code, which
+//! completes every operation, gives every lock back, and only then returns. A [batch](Batch) is such a closure inside
+//! of an epoch or a session, and its end completes what it began; a session's other operations are complete when they
+//! return.
 //!
 //! A panic on the way waits for the device, too. If the body panics or the close fails, this code tells
 //! the other ranks, waits until the device has done with every buffer, and kills the process if
