@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::Result;
 use crate::fork::OfProcess;
 use crate::memory::Number;
-use batch::{Batch, BatchError, Blocks, post_each};
+use batch::{BatchError, StridedBlocks, TransferBatch, post_each};
 
 /// Rights that a region grants to its peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -338,7 +338,7 @@ pub trait Device: Send + Sync {
     ///
     /// # Errors
     /// Out of memory or of file descriptors.
-    fn allocate(&self, len: usize, align: usize) -> Result<Region>;
+    fn allocate(&self, len: usize, align: usize) -> Result<LocalRegion>;
 
     /// Registers memory that the caller owns. Whether the device has atomics there depends on the
     /// memory ([`Endpoint::has_atomics`]).
@@ -351,7 +351,7 @@ pub trait Device: Send + Sync {
     /// # Safety
     /// Until the region is dropped, the memory stays mapped, and peers may access it within
     /// `access` at any time: the caller has no Rust reference to it that forbids that.
-    unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<Region>;
+    unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<LocalRegion>;
 
     /// Takes note of a mapping of a peer's memory through which this process stores beside the device, and returns it, with an
     /// owner of its own if it has to know when the memory is unmapped.
@@ -413,7 +413,10 @@ pub trait Endpoint: Send + Sync {
     ///
     /// # Safety
     /// As for [`Endpoint::write`], for every piece.
-    unsafe fn write_batch(&self, batch: &Batch<'_>) -> std::result::Result<Ticket, BatchError> {
+    unsafe fn write_batch(
+        &self,
+        batch: &TransferBatch<'_>,
+    ) -> std::result::Result<Ticket, BatchError> {
         // SAFETY: the caller's promise.
         post_each(batch.each(), |piece, to| unsafe {
             self.write(piece.base, piece.len, to)
@@ -427,7 +430,10 @@ pub trait Endpoint: Send + Sync {
     ///
     /// # Safety
     /// As for [`Endpoint::read`], for every piece.
-    unsafe fn read_batch(&self, batch: &Batch<'_>) -> std::result::Result<Ticket, BatchError> {
+    unsafe fn read_batch(
+        &self,
+        batch: &TransferBatch<'_>,
+    ) -> std::result::Result<Ticket, BatchError> {
         // SAFETY: the caller's promise.
         post_each(batch.each(), |piece, from| unsafe {
             self.read(piece.base, piece.len, from)
@@ -441,7 +447,10 @@ pub trait Endpoint: Send + Sync {
     ///
     /// # Safety
     /// As for [`Endpoint::write`], for every block.
-    unsafe fn write_blocks(&self, blocks: Blocks) -> std::result::Result<Ticket, BatchError> {
+    unsafe fn write_blocks(
+        &self,
+        blocks: StridedBlocks,
+    ) -> std::result::Result<Ticket, BatchError> {
         // SAFETY: the caller's promise.
         blocks.post_as_batches(|batch| unsafe { self.write_batch(batch) })
     }
@@ -453,7 +462,7 @@ pub trait Endpoint: Send + Sync {
     ///
     /// # Safety
     /// As for [`Endpoint::read`], for every block.
-    unsafe fn read_blocks(&self, blocks: Blocks) -> std::result::Result<Ticket, BatchError> {
+    unsafe fn read_blocks(&self, blocks: StridedBlocks) -> std::result::Result<Ticket, BatchError> {
         // SAFETY: the caller's promise.
         blocks.post_as_batches(|batch| unsafe { self.read_batch(batch) })
     }
@@ -521,7 +530,7 @@ pub trait Endpoint: Send + Sync {
         &self,
         width: Width,
         update: Update,
-        batch: &Batch<'_>,
+        batch: &TransferBatch<'_>,
     ) -> std::result::Result<Ticket, BatchError> {
         // SAFETY: the caller's promise.
         post_each(batch.each(), |piece, at| unsafe {
@@ -635,7 +644,7 @@ pub trait Sums: Send + Sync {
 
 /// Registered memory of this process. Dropping it deregisters it and, where the device
 /// allocated it, frees it.
-pub struct Region {
+pub struct LocalRegion {
     remote: RemoteRegion,
     base: *mut u8,
     /// Deregisters when dropped.
@@ -644,11 +653,11 @@ pub struct Region {
 
 // SAFETY: the pointer is an address to give away; every access through it is unsafe code of the
 // holder, and the owner behind it is Send and Sync.
-unsafe impl Send for Region {}
+unsafe impl Send for LocalRegion {}
 // SAFETY: as above; no method dereferences `base`.
-unsafe impl Sync for Region {}
+unsafe impl Sync for LocalRegion {}
 
-impl Region {
+impl LocalRegion {
     /// Memory of this process from `base` on, which peers know as `remote`. Dropping `owner` deregisters it; a forked child
     /// leaks `owner` instead, since the registration is its parent's.
     #[must_use]
@@ -695,9 +704,9 @@ pub struct Mapping {
     _owner: Box<dyn Send + Sync>,
 }
 
-// SAFETY: as for `Region`: the pointer is only handed out.
+// SAFETY: as for `LocalRegion`: the pointer is only handed out.
 unsafe impl Send for Mapping {}
-// SAFETY: as for `Region`.
+// SAFETY: as for `LocalRegion`.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {

@@ -40,10 +40,10 @@ mod vma;
 mod words;
 
 pub use assist::{Assist, has_attached};
-pub use device::batch::{Batch, BatchError, Blocks, Each, LocalPiece, RemoteRun};
+pub use device::batch::{BatchError, Each, LocalPiece, RemoteRun, StridedBlocks, TransferBatch};
 pub use device::{
     ALIGNMENT, Access, AtomicDomain, Capabilities, Device, Endpoint, LIVENESS_INTERVAL, Liveness,
-    Mapping, Nearest, Region, RemoteAddress, RemoteRegion, Sums, TargetThread, Ticket, Update,
+    LocalRegion, Mapping, Nearest, RemoteAddress, RemoteRegion, Sums, TargetThread, Ticket, Update,
     Usage, Via, Width,
 };
 pub use error::{Absence, Error, Result};
@@ -51,12 +51,12 @@ pub use fences::{fence_all, light_fence, take_fences};
 pub use memory::Number;
 pub use primitive::milliseconds;
 pub use provider::{
-    DeviceInfo, Found, JobSecret, Joining, Placement, Provider, State, Surroundings, options,
+    DeviceInfo, Found, JobSecret, JobSpan, Joining, Provider, State, Surroundings, options,
 };
 pub use registry::{LeftOut, Registry, is_automatic};
 pub use signals::without_signals;
 pub use soft::{BootstrapSegment, SEGMENT_BYTES, probe};
-pub use system::{Host, longest_file};
+pub use system::{HostIdentity, longest_file};
 pub use vma::allowed as access_allowed;
 
 /// Whether this build has the verbs provider.

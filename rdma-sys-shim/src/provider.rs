@@ -132,7 +132,7 @@ pub struct Found {
 
 /// Where the ranks of a job run: it decides what `auto` means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Placement {
+pub enum JobSpan {
     /// All on this host.
     #[default]
     OneHost,
@@ -156,7 +156,7 @@ pub struct Surroundings {
     /// The process from which all ranks of this job on this host descend, if known.
     pub launcher: Option<u32>,
     /// Where the ranks run.
-    pub placement: Placement,
+    pub span: JobSpan,
     /// Where this one sits among them.
     pub seat: Seat,
     /// If they run on several hosts: what [`Registry::joining`](crate::Registry::joining) says on all of them.

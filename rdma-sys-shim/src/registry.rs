@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::neighbours::{Setting, WithNeighbours};
-use crate::provider::{DeviceInfo, Found, Joining, Placement, Provider, State, Surroundings};
+use crate::provider::{DeviceInfo, Found, JobSpan, Joining, Provider, State, Surroundings};
 use crate::rdma::Seat;
 use crate::rdma_devices::RdmaDevices;
 use crate::soft::Soft;
@@ -114,13 +114,13 @@ impl Registry {
     }
 
     /// Opens the device that `spec` names: a name, or a name and its options, as in `soft:cma=off,map=off`. Empty or `auto`:
-    /// that for one host if all ranks share one, else one that joins several; only then the placement matters.
+    /// that for one host if all ranks share one, else one that joins several; only then the span matters.
     ///
     /// # Errors
     /// No such device or option, none that joins several hosts, or the system refuses.
     pub fn open(self, spec: &str, around: &Surroundings) -> Result<Arc<dyn Device>> {
-        let device = match around.placement {
-            Placement::SeveralHosts if is_automatic(spec) => self.open_between_hosts(around),
+        let device = match around.span {
+            JobSpan::SeveralHosts if is_automatic(spec) => self.open_between_hosts(around),
             _ => {
                 let spec = self.on_one_host(spec);
                 self.provider_of(&spec)?.open(&spec, around)
@@ -249,7 +249,7 @@ mod tests {
                 .to_string()
         };
         let between = Surroundings {
-            placement: Placement::SeveralHosts,
+            span: JobSpan::SeveralHosts,
             ..Surroundings::default()
         };
         assert!(message("sotf").contains("known: soft"));
@@ -274,7 +274,7 @@ mod tests {
         assert!(!is_automatic("soft") && !is_automatic("rxe0:1:1"));
         let registry = Registry::new(&[]);
         let around = Surroundings {
-            placement: Placement::SeveralHosts,
+            span: JobSpan::SeveralHosts,
             joining: Joining(0),
             ..Surroundings::default()
         };

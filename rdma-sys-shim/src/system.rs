@@ -9,14 +9,14 @@ use crate::{Error, Result};
 
 /// Where a process runs: which kernel it sees, and which processes. Zero where the system hides it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Host {
+pub struct HostIdentity {
     /// Changes with every boot, and differs between hosts.
     pub boot: [u8; 16],
     /// Containers of one kernel see each other's processes only if they share that.
     pub pid_namespace: u64,
 }
 
-impl Host {
+impl HostIdentity {
     /// That of this process. To be found once: later there may be no descriptor to read it with.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use rdma_sys_shim::memory::copy;
 use rdma_sys_shim::testkit;
 use rdma_sys_shim::{
     ALIGNMENT, Access, AtomicDomain, Capabilities, Device, DeviceInfo, Endpoint, Error, Liveness,
-    Mapping, Provider, Region, Registry, RemoteAddress, RemoteRegion, Result, Surroundings,
+    LocalRegion, Mapping, Provider, Registry, RemoteAddress, RemoteRegion, Result, Surroundings,
     TargetThread, Ticket, Update, Width,
 };
 
@@ -82,7 +82,13 @@ impl Toy {
     }
 
     /// Shows memory to peers until the region is dropped.
-    fn show(&self, base: *mut u8, len: usize, access: Access, memory: Option<Block>) -> Region {
+    fn show(
+        &self,
+        base: *mut u8,
+        len: usize,
+        access: Access,
+        memory: Option<Block>,
+    ) -> LocalRegion {
         let rkey = NEXT.fetch_add(1, Ordering::Relaxed);
         let remote = RemoteRegion {
             address: base.addr() as u64,
@@ -96,7 +102,7 @@ impl Toy {
         self.shown.regions.lock().unwrap().insert(rkey, entry);
         let registration = Registration(self.shown.clone(), rkey);
         // The entry goes before the memory.
-        Region::new(base, remote, (registration, memory))
+        LocalRegion::new(base, remote, (registration, memory))
     }
 }
 
@@ -131,7 +137,7 @@ impl Device for Toy {
         Ok(Arc::new(ToyEndpoint(peer.clone())))
     }
 
-    fn allocate(&self, len: usize, align: usize) -> Result<Region> {
+    fn allocate(&self, len: usize, align: usize) -> Result<LocalRegion> {
         let block = Block::new(len, align).ok_or_else(|| {
             let call = format!("allocating {len} bytes");
             Error::os(call, io::Error::from_raw_os_error(libc::ENOMEM))
@@ -139,7 +145,7 @@ impl Device for Toy {
         Ok(self.show(block.base, len, Access::ALL, Some(block)))
     }
 
-    unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<Region> {
+    unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<LocalRegion> {
         let access = rdma_sys_shim::access_allowed(base.addr(), len, access)?;
         Ok(self.show(base, len, access, None))
     }

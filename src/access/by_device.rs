@@ -5,7 +5,8 @@
 use std::iter;
 
 use rdma_sys_shim::{
-    Batch, BatchError, Endpoint, LocalPiece, RemoteAddress, RemoteRun, Ticket, Update, Width,
+    BatchError, Endpoint, LocalPiece, RemoteAddress, RemoteRun, Ticket, TransferBatch, Update,
+    Width,
 };
 
 use super::bounds::Place;
@@ -175,7 +176,7 @@ impl Far<'_> {
             if goes_on && runs.len() < TOGETHER {
                 continue;
             }
-            let batch = Batch {
+            let batch = TransferBatch {
                 runs: &runs,
                 pieces: &pieces,
             };

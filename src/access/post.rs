@@ -1,7 +1,8 @@
 //! Strips as batches for the device.
 
 use rdma_sys_shim::{
-    Batch, BatchError, Blocks, Endpoint, LocalPiece, RemoteAddress, RemoteRun, Ticket,
+    BatchError, Endpoint, LocalPiece, RemoteAddress, RemoteRun, StridedBlocks, Ticket,
+    TransferBatch,
 };
 
 use super::put_get::Way;
@@ -46,7 +47,11 @@ impl<'w> Poster<'w> {
     ///
     /// # Safety
     /// As for [`Poster::push`], for each of them.
-    pub(super) unsafe fn push_blocks(&mut self, blocks: Blocks, are_all: bool) -> Result<()> {
+    pub(super) unsafe fn push_blocks(
+        &mut self,
+        blocks: StridedBlocks,
+        are_all: bool,
+    ) -> Result<()> {
         let least = if are_all { 2 } else { MANY };
         if blocks.count >= least {
             // SAFETY: the caller's promise.
@@ -112,7 +117,7 @@ impl<'w> Poster<'w> {
         if self.runs.is_empty() {
             return Ok(());
         }
-        let batch = Batch {
+        let batch = TransferBatch {
             runs: &self.runs,
             pieces: &self.pieces,
         };

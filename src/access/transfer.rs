@@ -5,7 +5,7 @@
 //! strips become batches for the device, one run of the target's memory after the other.
 
 use rdma_sys_shim::memory::{Rows, copy_rows};
-use rdma_sys_shim::{Blocks, RemoteAddress, Ticket};
+use rdma_sys_shim::{RemoteAddress, StridedBlocks, Ticket};
 
 use super::PROC_NULL;
 use super::bounds::{Place, check_buffer};
@@ -160,8 +160,8 @@ fn placed(base: *mut u8, offset: i64) -> *mut u8 {
 }
 
 /// The blocks of a strip, with the layouts placed at `origin` and, at the target, `at`.
-fn blocks_of(strip: &Strip<2>, origin: *mut u8, at: RemoteAddress) -> Blocks {
-    Blocks {
+fn blocks_of(strip: &Strip<2>, origin: *mut u8, at: RemoteAddress) -> StridedBlocks {
+    StridedBlocks {
         here: placed(origin, strip.at[0]),
         at: at.moved(strip.at[1]),
         len: strip.len as usize,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ptr::NonNull;
 
-use rdma_sys_shim::Region;
+use rdma_sys_shim::LocalRegion;
 
 use crate::comm::Communicator;
 use crate::error::{Error, Misuse, Result};
@@ -12,7 +12,7 @@ use crate::peers::not_forked;
 /// Zeroed bytes that a job's device transfers from and to without a copy. Freed when dropped: no
 /// operation may use them then. No other rank is told of them.
 pub struct Memory {
-    region: Region,
+    region: LocalRegion,
     len: usize,
 }
 

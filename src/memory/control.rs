@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use rdma_sys_shim::memory::copy;
-use rdma_sys_shim::{Device, Region, RemoteRegion};
+use rdma_sys_shim::{Device, LocalRegion, RemoteRegion};
 
 use crate::error::{Error, Misuse, Result, SystemError};
 use crate::wait::lock;
@@ -85,7 +85,7 @@ pub(crate) struct ControlRegion {
 
 struct Slab {
     number: u64,
-    region: Region,
+    region: LocalRegion,
     free: Mutex<FreeSpace>,
 }
 

@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use rdma_sys_shim::{BootstrapSegment, Device, Region};
+use rdma_sys_shim::{BootstrapSegment, Device, LocalRegion};
 use transom_launch::Bootstrap;
 
 mod over;
@@ -41,7 +41,7 @@ pub(crate) struct Context {
     /// What else is told that the job ends.
     on_abort: Mutex<Option<Arc<AbortHook>>>,
     has_left: AtomicBool,
-    allocations: Mutex<BTreeMap<usize, Region>>,
+    allocations: Mutex<BTreeMap<usize, LocalRegion>>,
 }
 
 /// Gets the exit code and the reason.

@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use rdma_sys_shim::rdma::Seat;
-use rdma_sys_shim::{Device, Host, JobSecret, Joining, Placement, Surroundings};
+use rdma_sys_shim::{Device, HostIdentity, JobSecret, JobSpan, Joining, Surroundings};
 use transom_launch::oversubscription;
 
 use crate::devices::REGISTRY;
@@ -41,7 +41,7 @@ pub(crate) fn job_secret() -> JobSecret {
 /// Where this rank runs, beside the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Whereabouts {
-    pub(super) placement: Placement,
+    pub(super) span: JobSpan,
     /// Its number among the ranks of its host that have the same devices to choose from.
     pub(super) position: u32,
     /// What can join the ranks, if they run on several hosts.
@@ -76,7 +76,7 @@ pub(super) fn position<T: PartialEq>(before: impl Iterator<Item = T>, own: &T) -
 pub(super) fn open(spec: &str, here: Whereabouts) -> Result<Arc<dyn Device>> {
     let around = Surroundings {
         launcher: launcher_process(),
-        placement: here.placement,
+        span: here.span,
         seat: Seat::here(&oversubscription::allowed()).with_position(here.position),
         joining: here.joining,
         secret: here.secret,
@@ -85,16 +85,16 @@ pub(super) fn open(spec: &str, here: Whereabouts) -> Result<Arc<dyn Device>> {
     opened.map_err(|error| Error::from(error).during("job start"))
 }
 
-/// Names the [`Host`] of this process, in hexadecimal digits. Where the system hides it, no two ranks seem
+/// Names the [`HostIdentity`] of this process, in hexadecimal digits. Where the system hides it, no two ranks seem
 /// to share one: a wrong "yes" would end in an error at the first contact.
 ///
 /// # Errors
 /// It may be readable, but no descriptor was free to read it with.
 pub(crate) fn host_identity(rank: u32) -> Result<String> {
-    let Host {
+    let HostIdentity {
         boot,
         pid_namespace,
-    } = Host::this().map_err(|error| Error::from(error).during("job start"))?;
+    } = HostIdentity::this().map_err(|error| Error::from(error).during("job start"))?;
     Ok(match (u128::from_be_bytes(boot), pid_namespace) {
         (0, _) | (_, 0) => format!("{rank:x}"),
         (boot, processes) => format!("{boot:032x}{processes:x}"),
@@ -104,7 +104,7 @@ pub(crate) fn host_identity(rank: u32) -> Result<String> {
 /// Local. The boot of this machine, by which ranks know that they share processors; 0 where nothing is known of it. Then ranks
 /// count as sharing, since it costs less to give a processor away in vain than to keep it from a rank.
 pub(super) fn machine_identity() -> u64 {
-    let boot = Host::this().map_or([0; 16], |host| host.boot);
+    let boot = HostIdentity::this().map_or([0; 16], |host| host.boot);
     u128::from_be_bytes(boot) as u64
 }
 

@@ -61,13 +61,13 @@ pub enum Loads {}
 /// # }
 /// ```
 pub struct Epoch<'op, 'env: 'op, T, Mode> {
-    pub(super) state: &'op State<'op>,
+    pub(super) state: &'op OpenEpoch<'op>,
     /// Invariant in both lifetimes, neither `Send` nor `Sync`.
     marker: PhantomData<*mut (&'op (), &'env (), T, Mode)>,
 }
 
 /// What locks need to know of their epoch.
-pub(super) struct State<'op> {
+pub(super) struct OpenEpoch<'op> {
     pub(super) raw: &'op raw::Window,
     pub(super) own: OwnPart,
     /// Epochs in destructors may run while a panic unwinds that is none of theirs.
@@ -134,7 +134,7 @@ pub(super) fn run<'env, T, M, R>(
     // A peer may be through a barrier that fails here, so this includes the opening one.
     let poison = PoisonOnExit::new(raw, poisoned);
     open(raw)?;
-    let state = State {
+    let state = OpenEpoch {
         raw,
         own: OwnPart::new(),
         opened_in_panic: thread::panicking(),
@@ -239,7 +239,7 @@ impl Drop for MustEnd {
     }
 }
 
-impl State<'_> {
+impl OpenEpoch<'_> {
     /// Whether the body is being left by a panic.
     pub(super) fn is_panicking(&self) -> bool {
         !self.opened_in_panic && thread::panicking()

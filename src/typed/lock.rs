@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::slice;
 
 use super::batch::AllTargets;
-use super::epoch::State;
+use super::epoch::OpenEpoch;
 use super::window::own_part;
 use super::{Passive, Target};
 use crate::lower::error;
@@ -25,13 +25,13 @@ pub struct Lock<'op, T> {
     kind: LockKind,
     /// Whether this rank's own part was lent under this lock.
     lends: bool,
-    state: &'op State<'op>,
+    state: &'op OpenEpoch<'op>,
 }
 
 impl<'op, T: Element> Lock<'op, T> {
     #[inline]
     pub(super) fn take(
-        state: &'op State<'op>,
+        state: &'op OpenEpoch<'op>,
         rank: impl IntoRank,
         kind: LockKind,
     ) -> Result<Self> {
@@ -125,12 +125,12 @@ impl<T> Drop for Lock<'_, T> {
 /// Shared locks of all ranks' parts. Dropped or forgotten, it behaves as [`Lock`] does.
 #[must_use = "a dropped lock unlocks at once; call `unlock` for its error"]
 pub struct LockAll<'op, T> {
-    state: &'op State<'op>,
+    state: &'op OpenEpoch<'op>,
     marker: PhantomData<Target<'op, T, Passive>>,
 }
 
 impl<'op, T: Element> LockAll<'op, T> {
-    pub(super) fn take(state: &'op State<'op>) -> Result<Self> {
+    pub(super) fn take(state: &'op OpenEpoch<'op>) -> Result<Self> {
         state.raw.lock_all(Assert::NONE)?;
         Ok(Self {
             state,

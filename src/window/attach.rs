@@ -3,7 +3,7 @@
 use std::sync::MutexGuard;
 
 use super::create::{Created, Exposed};
-use super::dynamic::{Attached, Found, RegionCache, Regions};
+use super::dynamic::{Attached, CachedPlace, RegionCache, Regions};
 use super::{Info, OnTarget, Window, WindowMemory};
 use crate::comm::Communicator;
 use crate::error::{Error, Misuse, Result};
@@ -105,7 +105,7 @@ impl<'w> OnTarget<'w> {
         cache: &'w RegionCache,
         address: Address,
         len: u64,
-    ) -> Result<Found<'w>> {
+    ) -> Result<CachedPlace<'w>> {
         let Aim { operation, rank } = self.aim;
         let awaited = self.window.team.world_rank(rank);
         let check = || self.window.check(operation, Awaited::Rank(awaited));

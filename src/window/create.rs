@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use rdma_sys_shim::{
-    Access, AtomicDomain, Device, Nearest, Region, RemoteRegion, TargetThread, take_fences,
+    Access, AtomicDomain, Device, LocalRegion, Nearest, RemoteRegion, TargetThread, take_fences,
 };
 
 use super::attributes::Attributes;
@@ -62,8 +62,8 @@ pub(super) struct Exposed {
     pub(super) base: *mut u8,
 }
 
-impl From<Region> for Exposed {
-    fn from(region: Region) -> Self {
+impl From<LocalRegion> for Exposed {
+    fn from(region: LocalRegion) -> Self {
         Self {
             remote: region.remote(),
             base: region.base(),

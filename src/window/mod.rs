@@ -35,7 +35,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rdma_sys_shim::{AtomicDomain, Region, Ticket};
+use rdma_sys_shim::{AtomicDomain, LocalRegion, Ticket};
 
 pub use attach::get_address;
 pub use attributes::{CallbackResult, Keyval};
@@ -146,7 +146,7 @@ unsafe impl Sync for Window {}
 /// What a window holds while it lives.
 enum WindowMemory {
     /// Memory of this rank.
-    Region { _owned: Region },
+    Region { _owned: LocalRegion },
     /// A part of what all ranks share.
     Segment(shared::Segment),
     /// What is attached.

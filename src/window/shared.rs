@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use rdma_sys_shim::{Mapping, Region, RemoteRegion};
+use rdma_sys_shim::{LocalRegion, Mapping, RemoteRegion};
 
 use super::create::{Created, Exposed};
 use super::hints::{Common, Hints};
@@ -22,7 +22,7 @@ pub(super) struct Segment {
     /// As rank 0 knows it.
     whole: RemoteRegion,
     /// On rank 0.
-    _region: Option<Region>,
+    _region: Option<LocalRegion>,
     /// On the others.
     _mapping: Option<Mapping>,
 }
@@ -44,13 +44,13 @@ impl Segment {
     }
 
     /// What [`allocate_for_all`] has made.
-    fn open(comm: &Communicator, whole: RemoteRegion, region: Option<Region>) -> Result<Self> {
+    fn open(comm: &Communicator, whole: RemoteRegion, region: Option<LocalRegion>) -> Result<Self> {
         let mapping = match region {
             Some(_) => None,
             None => comm.team().connect_to(0)?.endpoint().map(&whole)?,
         };
         let mapped = mapping.as_ref().map(Mapping::base);
-        let base = region.as_ref().map(Region::base).or(mapped);
+        let base = region.as_ref().map(LocalRegion::base).or(mapped);
         Ok(Self {
             base: base.ok_or_else(|| no_sharing(comm))?,
             whole,
@@ -217,7 +217,7 @@ fn allocate_for_all(
     created: Created,
     sizes: impl Iterator<Item = u64>,
     alignment: usize,
-) -> Result<(RemoteRegion, Option<Region>)> {
+) -> Result<(RemoteRegion, Option<LocalRegion>)> {
     let operation = created.operation;
     let total = sizes.fold(0, u64::saturating_add);
     let mine = if comm.rank() > 0 {
@@ -238,7 +238,7 @@ fn allocate_for_all(
     let told = mine.as_ref().map(|region| {
         let remote = region
             .as_ref()
-            .map_or(RemoteRegion::default(), Region::remote);
+            .map_or(RemoteRegion::default(), LocalRegion::remote);
         [remote.address, remote.len, remote.rkey]
     });
     let told = comm.agree_on(operation, told);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::PmixError;
 use super::error::{Status, found};
-use super::library::{Found, Library, Process, c_string};
+use super::library::{Library, Process, Published, c_string};
 use crate::bootstrap::{Allgather, AllgatherError, Bootstrap};
 use crate::environment::start_limit;
 use crate::sys::say;
@@ -90,7 +90,7 @@ impl Pmix {
         let asks = asked.clone();
         let all = limited(GET, self.timeout, move || {
             let get = |rank| match rank == own.rank {
-                true => Ok(Found::Bytes(block.clone())),
+                true => Ok(Published::Bytes(block.clone())),
                 false => {
                     asks.store(rank, Ordering::Relaxed);
                     library.get(&own.with_rank(rank), &name)
@@ -192,7 +192,7 @@ fn limited<T: Send + 'static>(
 /// The result of an allgather, given how its fence ended and what was got of each rank.
 fn judge(
     fenced: Result<(), Status>,
-    all: Vec<Result<Found, Status>>,
+    all: Vec<Result<Published, Status>>,
     success: impl Fn() -> Status,
 ) -> Result<Vec<Vec<u8>>, PmixError> {
     let missing = (0..).zip(&all).filter(|(_, got)| got.is_err());
@@ -205,8 +205,8 @@ fn judge(
         call: FENCE,
         status,
     })?;
-    let block = |(rank, got): (u32, Result<Found, Status>)| match got {
-        Ok(Found::Bytes(bytes)) => check_length(rank, bytes.len()).map(|()| bytes),
+    let block = |(rank, got): (u32, Result<Published, Status>)| match got {
+        Ok(Published::Bytes(bytes)) => check_length(rank, bytes.len()).map(|()| bytes),
         other => Err(PmixError::Malformed {
             call: GET,
             answer: format!("{other:?} of rank {rank}, where bytes were put"),
@@ -215,9 +215,9 @@ fn judge(
     (0..).zip(all).map(block).collect()
 }
 
-fn check_size(rank: u32, found: &Found) -> Result<u32, PmixError> {
+fn check_size(rank: u32, found: &Published) -> Result<u32, PmixError> {
     match found {
-        &Found::Number(size) if rank < size => Ok(size),
+        &Published::Number(size) if rank < size => Ok(size),
         other => Err(PmixError::Malformed {
             call: SIZE,
             answer: format!("{other:?}, where this is rank {rank}"),
@@ -251,11 +251,11 @@ mod tests {
         status(0, "SUCCESS")
     }
 
-    fn bytes(text: &str) -> Result<Found, Status> {
-        Ok(Found::Bytes(text.as_bytes().to_vec()))
+    fn bytes(text: &str) -> Result<Published, Status> {
+        Ok(Published::Bytes(text.as_bytes().to_vec()))
     }
 
-    fn absent() -> Result<Found, Status> {
+    fn absent() -> Result<Published, Status> {
         Err(status(-46, "NOT-FOUND"))
     }
 
@@ -285,13 +285,13 @@ mod tests {
     #[test]
     fn what_nobody_puts_is_refused() {
         let error = |got| judge(Ok(()), vec![bytes("a"), got], success).unwrap_err();
-        for odd in [Found::Number(7), Found::Other(3)] {
+        for odd in [Published::Number(7), Published::Other(3)] {
             let error = error(Ok(odd));
             assert!(matches!(error, PmixError::Malformed { .. }), "{error}");
             assert!(error.to_string().contains("rank 1"), "{error}");
         }
         for len in [0, LONGEST + 1] {
-            let error = error(Ok(Found::Bytes(vec![0; len])));
+            let error = error(Ok(Published::Bytes(vec![0; len])));
             assert!(
                 matches!(error, PmixError::Length { rank: 1, .. }),
                 "{error}"
@@ -301,8 +301,12 @@ mod tests {
 
     #[test]
     fn a_size_is_a_number_beyond_the_rank() {
-        assert_eq!(check_size(3, &Found::Number(4)).unwrap(), 4);
-        for found in [Found::Number(3), Found::Number(0), Found::Other(5)] {
+        assert_eq!(check_size(3, &Published::Number(4)).unwrap(), 4);
+        for found in [
+            Published::Number(3),
+            Published::Number(0),
+            Published::Other(5),
+        ] {
             let error = check_size(3, &found).unwrap_err().to_string();
             assert!(error.contains("rank 3"), "{error}");
         }

@@ -155,7 +155,7 @@ pub(super) struct Library {
 
 /// What a rank has put.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum Published {
     Bytes(Vec<u8>),
     Number(u32),
     /// Of another type, by its number.
@@ -264,7 +264,7 @@ impl Library {
     }
 
     /// What a process has put, if it is there: nobody is waited for.
-    pub(super) fn get(&self, owner: &Process, key: &CStr) -> Result<Found, Status> {
+    pub(super) fn get(&self, owner: &Process, key: &CStr) -> Result<Published, Status> {
         let immediate = Info::yes(IMMEDIATE);
         let mut value: *mut Value = ptr::null_mut();
         // SAFETY: the pointers are to a process, a key, one info and room for a pointer, all alive during
@@ -275,14 +275,14 @@ impl Library {
         };
         self.judge(code)?;
         if value.is_null() {
-            return Ok(Found::Other(0));
+            return Ok(Published::Other(0));
         }
         // SAFETY: after success the pointer is to a value that is the caller's.
         Ok(unsafe { take(value) })
     }
 
     /// Of how many processes the job is.
-    pub(super) fn job_size(&self, job: &Process) -> Result<Found, Status> {
+    pub(super) fn job_size(&self, job: &Process) -> Result<Published, Status> {
         self.get(&job.with_rank(WILDCARD), JOB_SIZE)
     }
 
@@ -366,13 +366,13 @@ impl Info {
 ///
 /// # Safety
 /// `value` is of `PMIx_Get`, and nobody uses it afterwards.
-unsafe fn take(value: *mut Value) -> Found {
+unsafe fn take(value: *mut Value) -> Published {
     // SAFETY: the caller's word, for all that follows: the type says which part of the union counts, the
     // library's pointers are to as many bytes as it says, and all of it is of malloc.
     unsafe {
         let Value { ty, data } = value.read();
         let found = match ty {
-            TYPE_UINT32 => Found::Number(data.number),
+            TYPE_UINT32 => Published::Number(data.number),
             TYPE_BYTE_OBJECT => {
                 let ByteObject { bytes, size } = data.bytes;
                 let copy = match bytes.is_null() {
@@ -380,13 +380,13 @@ unsafe fn take(value: *mut Value) -> Found {
                     false => std::slice::from_raw_parts(bytes.cast::<u8>(), size).to_vec(),
                 };
                 libc::free(bytes.cast::<c_void>());
-                Found::Bytes(copy)
+                Published::Bytes(copy)
             }
             ty => {
                 if ty == TYPE_STRING {
                     libc::free(data.text.cast::<c_void>());
                 }
-                Found::Other(ty)
+                Published::Other(ty)
             }
         };
         libc::free(value.cast::<c_void>());
@@ -458,19 +458,19 @@ mod tests {
         let mut string = whole;
         string.text = of_malloc(b"text\0");
         let values = [
-            (TYPE_UINT32, number, Found::Number(64)),
+            (TYPE_UINT32, number, Published::Number(64)),
             (
                 TYPE_BYTE_OBJECT,
                 object(of_malloc(b"a\0name"), 6),
-                Found::Bytes(b"a\0name".to_vec()),
+                Published::Bytes(b"a\0name".to_vec()),
             ),
             (
                 TYPE_BYTE_OBJECT,
                 object(ptr::null_mut(), 6),
-                Found::Bytes(Vec::new()),
+                Published::Bytes(Vec::new()),
             ),
-            (TYPE_STRING, string, Found::Other(TYPE_STRING)),
-            (39, whole, Found::Other(39)),
+            (TYPE_STRING, string, Published::Other(TYPE_STRING)),
+            (39, whole, Published::Other(39)),
         ];
         for (ty, data, found) in values {
             // SAFETY: the value is made as the library would, and used here alone.

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::order::{Order, Which};
-use crate::device::batch::{Batch, BatchError, Blocks};
+use crate::device::batch::{BatchError, StridedBlocks, TransferBatch};
 use crate::{
     Endpoint, LIVENESS_INTERVAL, Liveness, Mapping, RemoteAddress, RemoteRegion, Result, Ticket,
     Update, Via, Width,
@@ -197,24 +197,33 @@ impl Endpoint for AgentAtomicsEndpoint {
         })
     }
 
-    unsafe fn write_batch(&self, batch: &Batch<'_>) -> std::result::Result<Ticket, BatchError> {
+    unsafe fn write_batch(
+        &self,
+        batch: &TransferBatch<'_>,
+    ) -> std::result::Result<Ticket, BatchError> {
         // SAFETY: the caller's promise.
         self.post_batch(Which::Data, true, |data| unsafe { data.write_batch(batch) })
     }
 
-    unsafe fn read_batch(&self, batch: &Batch<'_>) -> std::result::Result<Ticket, BatchError> {
+    unsafe fn read_batch(
+        &self,
+        batch: &TransferBatch<'_>,
+    ) -> std::result::Result<Ticket, BatchError> {
         // SAFETY: the caller's promise.
         self.post_batch(Which::Data, false, |data| unsafe { data.read_batch(batch) })
     }
 
-    unsafe fn write_blocks(&self, blocks: Blocks) -> std::result::Result<Ticket, BatchError> {
+    unsafe fn write_blocks(
+        &self,
+        blocks: StridedBlocks,
+    ) -> std::result::Result<Ticket, BatchError> {
         // SAFETY: the caller's promise.
         self.post_batch(Which::Data, true, |data| unsafe {
             data.write_blocks(blocks)
         })
     }
 
-    unsafe fn read_blocks(&self, blocks: Blocks) -> std::result::Result<Ticket, BatchError> {
+    unsafe fn read_blocks(&self, blocks: StridedBlocks) -> std::result::Result<Ticket, BatchError> {
         // SAFETY: the caller's promise.
         self.post_batch(Which::Data, false, |data| unsafe {
             data.read_blocks(blocks)
@@ -270,7 +279,7 @@ impl Endpoint for AgentAtomicsEndpoint {
         &self,
         width: Width,
         update: Update,
-        batch: &Batch<'_>,
+        batch: &TransferBatch<'_>,
     ) -> std::result::Result<Ticket, BatchError> {
         if batch.pieces.iter().all(|piece| piece.len == 0) {
             return Ok(Ticket::DONE);

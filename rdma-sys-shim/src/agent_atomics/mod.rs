@@ -23,7 +23,7 @@ pub(crate) use setting::AtomicsSetting;
 
 use crate::provider::JobSecret;
 use crate::tcp::{self, TcpDevice};
-use crate::{Access, Capabilities, Device, Endpoint, Mapping, Region, Result, Usage};
+use crate::{Access, Capabilities, Device, Endpoint, LocalRegion, Mapping, Result, Usage};
 
 /// For how long a device that is closed waits for what was posted: as long as tcp takes to find that a host is gone, and more.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -33,7 +33,7 @@ pub(crate) struct WithAgentAtomics {
     atomics: TcpDevice,
     capabilities: Capabilities,
     /// What peers' trailing reads read.
-    trailing: Region,
+    trailing: LocalRegion,
     endpoints: Mutex<Vec<Weak<AgentAtomicsEndpoint>>>,
 }
 
@@ -68,7 +68,7 @@ impl WithAgentAtomics {
     ///
     /// # Safety
     /// As for [`Device::register`]; `registered` keeps the memory if the device allocated it.
-    unsafe fn show(&self, registered: Region, access: Access) -> Result<Region> {
+    unsafe fn show(&self, registered: LocalRegion, access: Access) -> Result<LocalRegion> {
         let (base, len, remote) = (registered.base(), registered.len(), registered.remote());
         // There are no words in no bytes, and no key is sure to be its own.
         if len == 0 {
@@ -77,7 +77,7 @@ impl WithAgentAtomics {
         // SAFETY: the caller's promise.
         let shown = unsafe { self.atomics.register_as(base, len, access, remote.rkey)? };
         // The key is the agent's for no longer than it is the device's: what comes first is dropped first.
-        Ok(Region::new(base, remote, (shown, registered)))
+        Ok(LocalRegion::new(base, remote, (shown, registered)))
     }
 }
 
@@ -122,13 +122,13 @@ impl Device for WithAgentAtomics {
         Ok(endpoint)
     }
 
-    fn allocate(&self, len: usize, align: usize) -> Result<Region> {
+    fn allocate(&self, len: usize, align: usize) -> Result<LocalRegion> {
         let allocated = self.data.allocate(len, align)?;
         // SAFETY: the memory is the region's, and nobody has a reference to it.
         unsafe { self.show(allocated, Access::ALL) }
     }
 
-    unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<Region> {
+    unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<LocalRegion> {
         // SAFETY: the caller's promise.
         unsafe {
             let registered = self.data.register(base, len, access)?;

@@ -11,8 +11,8 @@ use crate::provider::{JobSecret, Surroundings};
 use crate::tcp::Tcp;
 use crate::testkit::{self, Peers, alone, fetch_add, finish, memory};
 use crate::{
-    Access, Capabilities, Device, DeviceInfo, Endpoint, Error, Liveness, Mapping, Provider, Region,
-    Registry, RemoteAddress, RemoteRegion, Result, Ticket, Update, Width,
+    Access, Capabilities, Device, DeviceInfo, Endpoint, Error, Liveness, LocalRegion, Mapping,
+    Provider, Registry, RemoteAddress, RemoteRegion, Result, Ticket, Update, Width,
 };
 
 const NAME: &str = "late-writes";
@@ -51,11 +51,11 @@ impl Device for LateWrites {
         }))
     }
 
-    fn allocate(&self, len: usize, align: usize) -> Result<Region> {
+    fn allocate(&self, len: usize, align: usize) -> Result<LocalRegion> {
         self.0.allocate(len, align)
     }
 
-    unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<Region> {
+    unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<LocalRegion> {
         // SAFETY: the caller's promise.
         unsafe { self.0.register(base, len, access) }
     }

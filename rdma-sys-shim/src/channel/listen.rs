@@ -12,7 +12,7 @@ use super::record::{LONGEST_HOST, Namespace, Network, Record};
 use super::socket::OwnDescriptor;
 use crate::fields::beginning;
 use crate::provider::JobSecret;
-use crate::system::{Host, allow_descriptors, host_name, random};
+use crate::system::{HostIdentity, allow_descriptors, host_name, random};
 use crate::{Error, Result};
 
 /// The interface that the environment names; empty: none.
@@ -97,7 +97,7 @@ fn listen_at(address: IpAddr) -> io::Result<TcpListener> {
 fn namespace() -> Result<Namespace> {
     let net = fs::metadata("/proc/thread-self/ns/net");
     Ok(Namespace {
-        boot: Host::this()?.boot,
+        boot: HostIdentity::this()?.boot,
         inode: net.map_or(0, |net| net.ino()),
     })
 }

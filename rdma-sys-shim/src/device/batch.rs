@@ -25,7 +25,7 @@ pub struct RemoteRun {
 
 /// Runs of a peer's memory and, in the same order, the local pieces that belong to them.
 #[derive(Clone, Copy, Debug)]
-pub struct Batch<'a> {
+pub struct TransferBatch<'a> {
     /// Where it goes to, or comes from.
     pub runs: &'a [RemoteRun],
     /// As many as the runs say.
@@ -34,7 +34,7 @@ pub struct Batch<'a> {
 
 /// Equal blocks at equal distances, as a column of a matrix: what would else be a batch of many pieces.
 #[derive(Clone, Copy, Debug)]
-pub struct Blocks {
+pub struct StridedBlocks {
     /// The first byte of the first, here; only read from by writes.
     pub here: *mut u8,
     /// Likewise, where it goes to or comes from.
@@ -66,7 +66,7 @@ impl From<Error> for BatchError {
     }
 }
 
-/// The pieces of a batch one by one: [`Batch::each`].
+/// The pieces of a batch one by one: [`TransferBatch::each`].
 #[derive(Clone, Debug)]
 pub struct Each<'a> {
     /// Those after the one that the next piece is of.
@@ -94,7 +94,7 @@ impl Iterator for Each<'_> {
     }
 }
 
-impl<'a> Batch<'a> {
+impl<'a> TransferBatch<'a> {
     /// The runs, each with its pieces.
     pub fn parts(&self) -> impl Iterator<Item = (RemoteAddress, &'a [LocalPiece])> {
         let mut rest = self.pieces;
@@ -119,7 +119,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-impl Blocks {
+impl StridedBlocks {
     /// So many of them are a batch: a send queue's worth.
     pub(crate) const OF_A_BATCH: usize = 1024;
 
@@ -216,7 +216,7 @@ impl Blocks {
     /// Posts them as batches.
     pub(crate) fn post_as_batches(
         self,
-        mut post: impl FnMut(&Batch<'_>) -> Result<Ticket, BatchError>,
+        mut post: impl FnMut(&TransferBatch<'_>) -> Result<Ticket, BatchError>,
     ) -> Result<Ticket, BatchError> {
         let most = self.count.min(Self::OF_A_BATCH);
         let (mut runs, mut pieces) = (Vec::with_capacity(most), Vec::with_capacity(most));
@@ -231,7 +231,7 @@ impl Blocks {
                 }
                 pieces.push(piece);
             }
-            let batch = Batch {
+            let batch = TransferBatch {
                 runs: &runs,
                 pieces: &pieces,
             };
@@ -271,7 +271,7 @@ mod tests {
     /// Where pieces of a batch that is posted are, here and at the peer, and how many runs.
     type Posted = (Vec<(usize, u64)>, usize);
 
-    fn posted(blocks: Blocks, most: usize) -> (Vec<Posted>, Result<Ticket, BatchError>) {
+    fn posted(blocks: StridedBlocks, most: usize) -> (Vec<Posted>, Result<Ticket, BatchError>) {
         let mut batches = Vec::new();
         let result = blocks.post_as_batches(|batch| {
             if batches.len() == most {
@@ -285,8 +285,8 @@ mod tests {
         (batches, result)
     }
 
-    fn blocks(count: usize, stride_here: isize, stride_there: i64) -> Blocks {
-        Blocks {
+    fn blocks(count: usize, stride_here: isize, stride_there: i64) -> StridedBlocks {
+        StridedBlocks {
             here: std::ptr::without_provenance_mut(1 << 20),
             at: RemoteAddress {
                 address: 1 << 30,
@@ -341,7 +341,7 @@ mod tests {
     fn backwards_they_are_the_same() {
         for count in [0, 1, 10] {
             let blocks = blocks(count, 24, -100);
-            let places = |blocks: Blocks| {
+            let places = |blocks: StridedBlocks| {
                 let each = blocks.each();
                 each.map(|(piece, at)| (piece.base.addr(), at.address))
                     .collect::<Vec<_>>()

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use crate::device::batch::{Batch, BatchError, Blocks};
+use crate::device::batch::{BatchError, StridedBlocks, TransferBatch};
 use crate::soft::SoftEndpoint;
 use crate::{
     Device, Endpoint, Liveness, Mapping, RemoteAddress, RemoteRegion, Result, Sums, Ticket, Update,
@@ -91,22 +91,31 @@ impl Endpoint for MappingEndpoint {
         unsafe { self.by_device()?.read(to, len, from) }
     }
 
-    unsafe fn write_batch(&self, batch: &Batch<'_>) -> std::result::Result<Ticket, BatchError> {
+    unsafe fn write_batch(
+        &self,
+        batch: &TransferBatch<'_>,
+    ) -> std::result::Result<Ticket, BatchError> {
         // SAFETY: the caller's promise.
         unsafe { self.by_device()?.write_batch(batch) }
     }
 
-    unsafe fn read_batch(&self, batch: &Batch<'_>) -> std::result::Result<Ticket, BatchError> {
+    unsafe fn read_batch(
+        &self,
+        batch: &TransferBatch<'_>,
+    ) -> std::result::Result<Ticket, BatchError> {
         // SAFETY: the caller's promise.
         unsafe { self.by_device()?.read_batch(batch) }
     }
 
-    unsafe fn write_blocks(&self, blocks: Blocks) -> std::result::Result<Ticket, BatchError> {
+    unsafe fn write_blocks(
+        &self,
+        blocks: StridedBlocks,
+    ) -> std::result::Result<Ticket, BatchError> {
         // SAFETY: the caller's promise.
         unsafe { self.by_device()?.write_blocks(blocks) }
     }
 
-    unsafe fn read_blocks(&self, blocks: Blocks) -> std::result::Result<Ticket, BatchError> {
+    unsafe fn read_blocks(&self, blocks: StridedBlocks) -> std::result::Result<Ticket, BatchError> {
         // SAFETY: the caller's promise.
         unsafe { self.by_device()?.read_blocks(blocks) }
     }
@@ -153,7 +162,7 @@ impl Endpoint for MappingEndpoint {
         &self,
         width: Width,
         update: Update,
-        batch: &Batch<'_>,
+        batch: &TransferBatch<'_>,
     ) -> std::result::Result<Ticket, BatchError> {
         // SAFETY: the caller's promise.
         unsafe { self.by_device()?.update_batch(width, update, batch) }

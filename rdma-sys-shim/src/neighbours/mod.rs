@@ -5,19 +5,19 @@
 //! atomics stay the only ones, unless they are the processor's, too. Who can map what is each process's own matter:
 //! either way leads to the same bytes.
 
-mod bootstrap_record;
+mod address;
 mod endpoint;
 mod setting;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use bootstrap_record::BootstrapRecord;
+use address::NeighbourAddress;
 use endpoint::MappingEndpoint;
 pub(crate) use setting::Setting;
 
 use crate::soft::{SoftDevice, SoftEndpoint};
-use crate::{Access, Capabilities, Device, Endpoint, Nearest, Region, Result, Usage};
+use crate::{Access, Capabilities, Device, Endpoint, LocalRegion, Nearest, Result, Usage};
 
 /// A device, with memory that neighbours map.
 pub(crate) struct WithNeighbours {
@@ -48,13 +48,13 @@ impl WithNeighbours {
         }
     }
 
-    /// The process that published `record`, if its memory is to be mapped. One of this host that is gone is an error: the
+    /// The process that published `address`, if its memory is to be mapped. One of this host that is gone is an error: the
     /// device would only wait for it.
-    fn neighbour(&self, record: &BootstrapRecord) -> Result<Option<SoftEndpoint>> {
-        let Some(own) = self.memory.as_ref().filter(|_| !record.memory.is_empty()) else {
+    fn neighbour(&self, address: &NeighbourAddress) -> Result<Option<SoftEndpoint>> {
+        let Some(own) = self.memory.as_ref().filter(|_| !address.memory.is_empty()) else {
             return Ok(None);
         };
-        match own.neighbour(&record.memory) {
+        match own.neighbour(&address.memory) {
             Ok(found) => Ok(found.filter(|found| self.setting.takes(found.peer.pids()))),
             Err(error) if error.absence().is_some() => Err(error),
             Err(error) => {
@@ -96,7 +96,7 @@ impl Device for WithNeighbours {
 
     fn address(&self) -> Vec<u8> {
         let memory = self.memory.as_ref();
-        BootstrapRecord {
+        NeighbourAddress {
             setting: self.setting,
             memory: memory.map_or_else(Vec::new, |memory| memory.address()),
             device: self.device.address(),
@@ -105,17 +105,17 @@ impl Device for WithNeighbours {
     }
 
     fn connect(&self, address: &[u8]) -> Result<Arc<dyn Endpoint>> {
-        let record = BootstrapRecord::decode(address)?;
-        record.must_agree_with(self.setting)?;
-        let Some(neighbour) = self.neighbour(&record)? else {
-            return self.device.connect(&record.device);
+        let address = NeighbourAddress::decode(address)?;
+        address.must_agree_with(self.setting)?;
+        let Some(neighbour) = self.neighbour(&address)? else {
+            return self.device.connect(&address.device);
         };
         self.found.fetch_add(1, Ordering::Relaxed);
-        let endpoint = MappingEndpoint::new(neighbour, &self.device, record.device);
+        let endpoint = MappingEndpoint::new(neighbour, &self.device, address.device);
         Ok(Arc::new(endpoint))
     }
 
-    fn allocate(&self, len: usize, align: usize) -> Result<Region> {
+    fn allocate(&self, len: usize, align: usize) -> Result<LocalRegion> {
         let Some(memory) = &self.memory else {
             return self.device.allocate(len, align);
         };
@@ -125,10 +125,10 @@ impl Device for WithNeighbours {
         // reference to it.
         let registered = unsafe { self.device.register(base, len, Access::ALL)? };
         let remote = registered.remote();
-        Ok(Region::new(base, remote, (registered, allocated)))
+        Ok(LocalRegion::new(base, remote, (registered, allocated)))
     }
 
-    unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<Region> {
+    unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<LocalRegion> {
         // SAFETY: the caller's promise.
         unsafe { self.device.register(base, len, access) }
     }

@@ -6,7 +6,7 @@ use super::process::ProcessId;
 use super::segment::Published;
 use super::{DEVICE, Options};
 use crate::fields::Fields;
-use crate::system::Host;
+use crate::system::HostIdentity;
 use crate::{Error, Result};
 
 const VERSION: u8 = 3;
@@ -20,7 +20,7 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    pub(crate) fn of(segment: Published, options: Options, host: &Host) -> Self {
+    pub(crate) fn of(segment: Published, options: Options, host: &HostIdentity) -> Self {
         Self {
             segment,
             options,
@@ -133,7 +133,7 @@ mod tests {
     fn address() -> Address {
         let id = ProcessId::own().unwrap();
         let segment = Segment::create(id.pid, 7).unwrap().published(id);
-        let host = Host::this().unwrap();
+        let host = HostIdentity::this().unwrap();
         Address::of(segment, Options::parse("map=off").unwrap(), &host)
     }
 

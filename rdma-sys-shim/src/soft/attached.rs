@@ -7,7 +7,7 @@ use super::peer::PeerProcess;
 use super::request::{self, Operation};
 use super::select::{self, Course};
 use crate::cross_memory::{self, Direction, MOST_PARTS, Stopped, part};
-use crate::device::batch::Blocks;
+use crate::device::batch::StridedBlocks;
 use crate::memory::{Buffer, copy, copy_part};
 use crate::{Error, RemoteAddress, Result};
 
@@ -22,7 +22,7 @@ const FORBIDDEN: &str = "the kernel forbids cross-memory attach, which the targe
 pub(super) unsafe fn transfer(
     peer: &PeerProcess,
     operation: Operation,
-    parts: impl Iterator<Item = Blocks> + Clone,
+    parts: impl Iterator<Item = StridedBlocks> + Clone,
 ) -> Result<()> {
     let direction = match operation {
         Operation::Write => Direction::Write,
@@ -46,7 +46,7 @@ pub(super) unsafe fn transfer(
 unsafe fn transfer_run(
     peer: &PeerProcess,
     direction: Direction,
-    run: Blocks,
+    run: StridedBlocks,
 ) -> std::result::Result<(), Stopped> {
     let course = select::course(direction, run.here, run.at.address, run.len);
     let mut buffer = Buffer::default();
@@ -66,7 +66,7 @@ unsafe fn transfer_run(
 unsafe fn transfer_part(
     number: u32,
     direction: Direction,
-    run: Blocks,
+    run: StridedBlocks,
     course: Course,
     whole: usize,
     buffer: &mut Buffer,
@@ -97,7 +97,7 @@ unsafe fn transfer_lists(
     peer: &PeerProcess,
     operation: Operation,
     direction: Direction,
-    parts: impl Iterator<Item = Blocks>,
+    parts: impl Iterator<Item = StridedBlocks>,
 ) -> Result<()> {
     let (mut local, mut remote) = (Vec::new(), Vec::<libc::iovec>::new());
     let move_them = |local: &mut Vec<libc::iovec>, remote: &mut Vec<libc::iovec>| {
@@ -112,7 +112,7 @@ unsafe fn transfer_lists(
         let at = RemoteAddress { address, rkey: 0 };
         moved.map_err(|stopped| error(peer, stopped, operation, at, len))
     };
-    for (piece, at) in parts.flat_map(Blocks::each) {
+    for (piece, at) in parts.flat_map(StridedBlocks::each) {
         if local.len() == MOST_PARTS {
             move_them(&mut local, &mut remote)?;
         }
@@ -174,7 +174,7 @@ mod tests {
             rkey: 0,
         };
         let mut buffer = Buffer::default();
-        let (own, run) = (std::process::id(), Blocks::run(local, len, at));
+        let (own, run) = (std::process::id(), StridedBlocks::run(local, len, at));
         run.shortened(course.at_a_time).try_for_each(|part| {
             // SAFETY: a part of what the caller promises.
             unsafe { transfer_part(own, direction, part, course, len, &mut buffer) }

@@ -19,7 +19,7 @@ use super::segment::{SLOT_BYTES, Segment};
 use super::select::{self, Path, Shape, Way};
 use super::{agent, attached, table};
 use crate::cross_memory::Stopped;
-use crate::device::batch::{Batch, BatchError, Blocks};
+use crate::device::batch::{BatchError, StridedBlocks, TransferBatch};
 use crate::memory::Rows;
 use crate::{
     Access, Endpoint, Error, Liveness, Mapping, Number, RemoteAddress, RemoteRegion, Result, Sums,
@@ -81,7 +81,7 @@ impl SoftEndpoint {
     fn check_parts(
         &self,
         operation: Operation,
-        parts: impl Iterator<Item = Blocks> + Clone,
+        parts: impl Iterator<Item = StridedBlocks> + Clone,
     ) -> Result<()> {
         let Some(first) = parts.clone().next() else {
             return Ok(());
@@ -97,7 +97,7 @@ impl SoftEndpoint {
         if hull.is_some_and(is_allowed) {
             return Ok(());
         }
-        let mut blocks = parts.flat_map(Blocks::each);
+        let mut blocks = parts.flat_map(StridedBlocks::each);
         blocks.try_for_each(|(piece, at)| self.check(at, piece.len as u64, operation))
     }
 
@@ -110,7 +110,7 @@ impl SoftEndpoint {
         operation: Operation,
         shape: Shape,
         len: usize,
-        parts: impl Iterator<Item = Blocks> + Clone,
+        parts: impl Iterator<Item = StridedBlocks> + Clone,
     ) -> Result<Ticket> {
         self.check_parts(operation, parts.clone())?;
         let way = self.way(shape, len);
@@ -140,7 +140,7 @@ impl SoftEndpoint {
         &self,
         way: Way,
         operation: Operation,
-        parts: impl Iterator<Item = Blocks> + Clone,
+        parts: impl Iterator<Item = StridedBlocks> + Clone,
     ) -> Result<Ticket> {
         // SAFETY: the caller's promise. What is our own is registered memory, as our own table says, and stays mapped while it is.
         unsafe {
@@ -188,31 +188,39 @@ impl SoftEndpoint {
             self.check(at, len as u64, operation)?;
             way = Way::Kernel;
         }
-        let run = std::iter::once(Blocks::run(local, len, at));
+        let run = std::iter::once(StridedBlocks::run(local, len, at));
         // SAFETY: the caller's promise.
         unsafe { self.transfer_by(way, operation, run) }
     }
 
     /// # Safety
     /// The pieces are readable (for a write) or writable (for a read).
-    unsafe fn transfer_batch(&self, operation: Operation, batch: &Batch<'_>) -> Result<Ticket> {
+    unsafe fn transfer_batch(
+        &self,
+        operation: Operation,
+        batch: &TransferBatch<'_>,
+    ) -> Result<Ticket> {
         let longest = batch.pieces.iter().map(|piece| piece.len).max();
         let shape = Shape::List(batch.pieces.len());
         let parts = batch.each();
-        let parts = parts.map(|(piece, at)| Blocks::run(piece.base, piece.len, at));
+        let parts = parts.map(|(piece, at)| StridedBlocks::run(piece.base, piece.len, at));
         // SAFETY: the caller's promise.
         unsafe { self.transfer_list(operation, shape, longest.unwrap_or(0), parts) }
     }
 
     /// # Safety
     /// The blocks are readable (for a write) or writable (for a read).
-    unsafe fn transfer_blocks(&self, operation: Operation, blocks: Blocks) -> Result<Ticket> {
+    unsafe fn transfer_blocks(
+        &self,
+        operation: Operation,
+        blocks: StridedBlocks,
+    ) -> Result<Ticket> {
         let blocks = match blocks.stride_there < 0 {
             true => blocks.reversed(),
             false => blocks,
         };
         // Where nobody looked for requests at first, somebody may for the blocks behind.
-        for some in blocks.chunks(Blocks::OF_A_BATCH) {
+        for some in blocks.chunks(StridedBlocks::OF_A_BATCH) {
             let shape = Shape::List(some.count);
             // SAFETY: the caller's promise.
             unsafe { self.transfer_list(operation, shape, some.len, std::iter::once(some))? };
@@ -227,7 +235,7 @@ impl SoftEndpoint {
     unsafe fn transfer_by_agent(
         &self,
         operation: Operation,
-        parts: impl Iterator<Item = Blocks> + Clone,
+        parts: impl Iterator<Item = StridedBlocks> + Clone,
     ) -> Result<()> {
         let mut rest = cut(parts, select::OF_AGENT);
         loop {
@@ -243,7 +251,7 @@ impl SoftEndpoint {
                 None => false,
             };
             if !is_done {
-                for (piece, at) in these.flat_map(Blocks::each) {
+                for (piece, at) in these.flat_map(StridedBlocks::each) {
                     let request = Request::of(operation, 0, at, 0, piece.len);
                     let (send, receive) = operation.buffers(piece.base);
                     // SAFETY: the caller's promise.
@@ -263,7 +271,7 @@ impl SoftEndpoint {
     unsafe fn ask_for_list(
         &self,
         list: Packed,
-        parts: impl Iterator<Item = Blocks> + Clone,
+        parts: impl Iterator<Item = StridedBlocks> + Clone,
     ) -> Result<bool> {
         // SAFETY: the slot is claimed; the caller's promise.
         let fill = |slot| unsafe { list.fill(&self.segment, slot, parts.clone()) };
@@ -388,7 +396,7 @@ impl SoftEndpoint {
 ///
 /// # Safety
 /// The blocks are valid on both sides, and written to where the operation writes.
-unsafe fn move_own(operation: Operation, part: Blocks) {
+unsafe fn move_own(operation: Operation, part: StridedBlocks) {
     let there = part.at.address as usize as *mut u8;
     let stride_there = part.stride_there as isize;
     let (to, to_stride, from, from_stride) = match operation {
@@ -416,22 +424,31 @@ impl Endpoint for SoftEndpoint {
         unsafe { self.transfer_run(Operation::Read, to, len, from) }
     }
 
-    unsafe fn write_batch(&self, batch: &Batch<'_>) -> std::result::Result<Ticket, BatchError> {
+    unsafe fn write_batch(
+        &self,
+        batch: &TransferBatch<'_>,
+    ) -> std::result::Result<Ticket, BatchError> {
         // SAFETY: a write only reads the pieces.
         unsafe { Ok(self.transfer_batch(Operation::Write, batch)?) }
     }
 
-    unsafe fn read_batch(&self, batch: &Batch<'_>) -> std::result::Result<Ticket, BatchError> {
+    unsafe fn read_batch(
+        &self,
+        batch: &TransferBatch<'_>,
+    ) -> std::result::Result<Ticket, BatchError> {
         // SAFETY: the caller's promise.
         unsafe { Ok(self.transfer_batch(Operation::Read, batch)?) }
     }
 
-    unsafe fn write_blocks(&self, blocks: Blocks) -> std::result::Result<Ticket, BatchError> {
+    unsafe fn write_blocks(
+        &self,
+        blocks: StridedBlocks,
+    ) -> std::result::Result<Ticket, BatchError> {
         // SAFETY: a write only reads the blocks.
         unsafe { Ok(self.transfer_blocks(Operation::Write, blocks)?) }
     }
 
-    unsafe fn read_blocks(&self, blocks: Blocks) -> std::result::Result<Ticket, BatchError> {
+    unsafe fn read_blocks(&self, blocks: StridedBlocks) -> std::result::Result<Ticket, BatchError> {
         // SAFETY: the caller's promise.
         unsafe { Ok(self.transfer_blocks(Operation::Read, blocks)?) }
     }

@@ -122,7 +122,7 @@ impl Secret {
     }
 }
 
-fn registered(victim: &Victim, words: &mut [u64; 8]) -> crate::Region {
+fn registered(victim: &Victim, words: &mut [u64; 8]) -> crate::LocalRegion {
     let base = words.as_mut_ptr().cast();
     // SAFETY: the words outlive the region, and are accessed by peers meanwhile.
     unsafe { victim.device.register(base, 64, Access::ALL) }.unwrap()

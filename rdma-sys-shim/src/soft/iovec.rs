@@ -3,7 +3,7 @@
 
 use super::request::Operation;
 use super::segment::SLOT_BYTES;
-use crate::device::batch::Blocks;
+use crate::device::batch::StridedBlocks;
 use crate::memory::{Rows, copy, copy_rows};
 
 /// Pieces of one request.
@@ -65,7 +65,7 @@ fn entry(data: *mut u8, which: usize) -> *mut Run {
 pub(super) unsafe fn fill(
     data: *mut u8,
     address: u64,
-    parts: impl Iterator<Item = Blocks>,
+    parts: impl Iterator<Item = StridedBlocks>,
     are_sent: bool,
 ) -> usize {
     let mut list = Run::default();
@@ -106,7 +106,7 @@ pub(super) unsafe fn fill(
 ///
 /// # Safety
 /// `data` is readable for [`SLOT_BYTES`], and was filled with a list of parts like these, which are writable.
-pub(super) unsafe fn take(data: *mut u8, parts: impl Iterator<Item = Blocks>) {
+pub(super) unsafe fn take(data: *mut u8, parts: impl Iterator<Item = StridedBlocks>) {
     let mut next = data.wrapping_add(BYTES);
     for part in parts {
         // SAFETY: the caller's promise.
@@ -121,7 +121,7 @@ pub(super) unsafe fn take(data: *mut u8, parts: impl Iterator<Item = Blocks>) {
     }
 }
 
-fn rows(part: &Blocks, to_stride: isize, from_stride: isize) -> Rows {
+fn rows(part: &StridedBlocks, to_stride: isize, from_stride: isize) -> Rows {
     Rows {
         len: part.len,
         count: part.count,
@@ -224,7 +224,7 @@ mod tests {
                 address: ADDRESS + u64::from(offset),
                 rkey: 1,
             };
-            Blocks::run(here.wrapping_add(start), len as usize, at)
+            StridedBlocks::run(here.wrapping_add(start), len as usize, at)
         };
         // SAFETY: the data has its size, and the pieces lie in `sent` and in `memory`.
         unsafe {
@@ -292,11 +292,11 @@ mod tests {
                 address: ADDRESS + 3,
                 rkey: 1,
             };
-            let blocks = |base: *mut u8| Blocks {
+            let blocks = |base: *mut u8| StridedBlocks {
                 count: 10,
                 stride_here,
                 stride_there: 20,
-                ..Blocks::run(base.wrapping_add(first), 4, at)
+                ..StridedBlocks::run(base.wrapping_add(first), 4, at)
             };
             let (mut memory, mut back) = ([0_u8; 256], [0_u8; 256]);
             let (base, to) = (memory.as_mut_ptr(), back.as_mut_ptr());

@@ -43,9 +43,9 @@ use table::RegionTable;
 
 use crate::cross_memory;
 use crate::provider::{self, DeviceInfo, Provider, Surroundings};
-use crate::system::{Host, random};
+use crate::system::{HostIdentity, random};
 use crate::{
-    Access, AtomicDomain, Capabilities, Device, Endpoint, Error, Region, Result, TargetThread,
+    Access, AtomicDomain, Capabilities, Device, Endpoint, Error, LocalRegion, Result, TargetThread,
 };
 
 /// The name that `--device` takes.
@@ -147,7 +147,7 @@ impl SoftDevice {
     /// `launcher`: the process from which all ranks of this job on this host descend.
     pub(crate) fn open(options: Options, launcher: Option<u32>) -> Result<Self> {
         let id = ProcessId::own()?;
-        let host = Host::this()?;
+        let host = HostIdentity::this()?;
         let attach = options.cross_memory && cross_memory::is_likely(launcher);
         let nonce = u64::from_ne_bytes(random()?);
         let segment = Arc::new(Segment::create(id.pid, nonce)?);
@@ -245,11 +245,11 @@ impl Device for SoftDevice {
         Ok(Arc::new(self.endpoint(address)?))
     }
 
-    fn allocate(&self, len: usize, align: usize) -> Result<Region> {
+    fn allocate(&self, len: usize, align: usize) -> Result<LocalRegion> {
         owned::allocate(&self.own, len, align)
     }
 
-    unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<Region> {
+    unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<LocalRegion> {
         // SAFETY: the caller's promise.
         unsafe { owned::register(&self.own, base, len, access) }
     }

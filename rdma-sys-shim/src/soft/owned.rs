@@ -13,7 +13,7 @@ use super::table::MappablePiece;
 use crate::assist::Attached;
 use crate::system::page_size;
 use crate::vma;
-use crate::{Access, Error, Region, Result};
+use crate::{Access, Error, LocalRegion, Result};
 
 /// Allocated segments by first address: the answer to "may this be mapped already?".
 #[derive(Default)]
@@ -132,7 +132,7 @@ fn publish(
     access: Access,
     piece: Option<MappablePiece>,
     home: Option<Home>,
-) -> Result<Region> {
+) -> Result<LocalRegion> {
     let piece = piece.filter(|_| own.options.map);
     let is_attached = len > 0 && piece.is_none();
     let by_agent = is_attached && own.needs_agent();
@@ -156,10 +156,10 @@ fn publish(
         _attached: is_assisted.then(|| assist::attach(&own.segment)),
         home,
     };
-    Ok(Region::new(base, remote, owner))
+    Ok(LocalRegion::new(base, remote, owner))
 }
 
-pub(crate) fn allocate(own: &Arc<Own>, len: usize, align: usize) -> Result<Region> {
+pub(crate) fn allocate(own: &Arc<Own>, len: usize, align: usize) -> Result<LocalRegion> {
     let home = Home::new(own, len, align)?;
     let (base, piece) = (home.base(), home.piece()?);
     let region = publish(own, base, len, Access::ALL, Some(piece), Some(home))?;
@@ -174,7 +174,7 @@ pub(crate) unsafe fn register(
     base: *mut u8,
     len: usize,
     access: Access,
-) -> Result<Region> {
+) -> Result<LocalRegion> {
     let address = base.addr();
     let access = vma::allowed(address, len, access)?;
     let segment = own.segments.find(address, len);

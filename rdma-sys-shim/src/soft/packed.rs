@@ -4,12 +4,12 @@ use super::iovec;
 use super::request::{Operation, Request};
 use super::segment::Segment;
 use super::select::RequestSize;
-use crate::device::batch::Blocks;
+use crate::device::batch::StridedBlocks;
 
 /// The parts of a transfer so that each fits into a request, in their order.
-pub(super) fn cut<P>(parts: P, most: RequestSize) -> impl Iterator<Item = Blocks> + Clone
+pub(super) fn cut<P>(parts: P, most: RequestSize) -> impl Iterator<Item = StridedBlocks> + Clone
 where
-    P: Iterator<Item = Blocks> + Clone,
+    P: Iterator<Item = StridedBlocks> + Clone,
 {
     parts.flat_map(move |blocks| {
         let of_each = (most.list / blocks.len.max(1)).clamp(1, iovec::MOST);
@@ -32,7 +32,7 @@ impl Packed {
     /// Those that `parts` begin with. `None` if there are none, or if the first one fits into no request.
     pub(super) fn of(
         operation: Operation,
-        mut parts: impl Iterator<Item = Blocks>,
+        mut parts: impl Iterator<Item = StridedBlocks>,
         most: RequestSize,
     ) -> Option<Self> {
         let first = parts.next()?;
@@ -84,7 +84,7 @@ impl Packed {
         &self,
         segment: &Segment,
         slot: usize,
-        mut parts: impl Iterator<Item = Blocks>,
+        mut parts: impl Iterator<Item = StridedBlocks>,
     ) {
         let sends = !matches!(self.request.operation, Operation::Read | Operation::Gather);
         if self.is_list {
@@ -113,7 +113,7 @@ impl Packed {
         &self,
         segment: &Segment,
         slot: usize,
-        mut parts: impl Iterator<Item = Blocks>,
+        mut parts: impl Iterator<Item = StridedBlocks>,
     ) {
         if self.is_list {
             // SAFETY: an answered slot's data is its claimer's; the caller's promise.

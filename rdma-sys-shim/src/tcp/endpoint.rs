@@ -11,7 +11,7 @@ use super::frame::{Kind, Refusal, Request};
 use super::origin::{Destination, Origin, Peer, Source};
 use super::regions::Keys;
 use crate::channel::Stream;
-use crate::device::batch::{Batch, BatchError, LocalPiece, post_each};
+use crate::device::batch::{BatchError, LocalPiece, TransferBatch, post_each};
 use crate::{
     Endpoint, Liveness, Mapping, Number, RemoteAddress, RemoteRegion, Result, Sums, Ticket, Update,
     Via, Width,
@@ -224,7 +224,10 @@ impl Endpoint for TcpEndpoint {
         unsafe { self.post(&request, None, Some(destination), false) }
     }
 
-    unsafe fn write_batch(&self, batch: &Batch<'_>) -> std::result::Result<Ticket, BatchError> {
+    unsafe fn write_batch(
+        &self,
+        batch: &TransferBatch<'_>,
+    ) -> std::result::Result<Ticket, BatchError> {
         post_each(batch.parts(), |to, pieces| {
             let request = self.request(Kind::Write, Width::W8, to, length(pieces));
             let sources = pieces
@@ -235,7 +238,10 @@ impl Endpoint for TcpEndpoint {
         })
     }
 
-    unsafe fn read_batch(&self, batch: &Batch<'_>) -> std::result::Result<Ticket, BatchError> {
+    unsafe fn read_batch(
+        &self,
+        batch: &TransferBatch<'_>,
+    ) -> std::result::Result<Ticket, BatchError> {
         post_each(batch.parts(), |from, pieces| {
             let len = length(pieces);
             let request = self.request(Kind::Read, Width::W8, from, len);
@@ -295,7 +301,7 @@ impl Endpoint for TcpEndpoint {
         &self,
         width: Width,
         update: Update,
-        batch: &Batch<'_>,
+        batch: &TransferBatch<'_>,
     ) -> std::result::Result<Ticket, BatchError> {
         let mut left = batch.pieces.len();
         post_each(batch.each(), |LocalPiece { base, len }, at| {

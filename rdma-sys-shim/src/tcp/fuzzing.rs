@@ -11,7 +11,7 @@ use super::{MARK, decode};
 use crate::channel::{
     Challenge, HELLO, KEY, Key, Moved, Namespace, Network, OwnDescriptor, Record, Status, hello,
 };
-use crate::{JobSecret, Region, Width, memory};
+use crate::{JobSecret, LocalRegion, Width, memory};
 
 /// A record is what it was made of, or none.
 pub(crate) fn record(bytes: &[u8]) {
@@ -31,8 +31,8 @@ pub(crate) fn greeting(bytes: &[u8]) {
 const SHOWN: usize = 1 << 16;
 
 /// The same memory for all requests, so that seeds can name it.
-fn shown() -> &'static (Arc<Regions>, Region) {
-    static MEMORY: OnceLock<(Arc<Regions>, Region)> = OnceLock::new();
+fn shown() -> &'static (Arc<Regions>, LocalRegion) {
+    static MEMORY: OnceLock<(Arc<Regions>, LocalRegion)> = OnceLock::new();
     MEMORY.get_or_init(|| {
         let regions = Regions::new(1);
         let region = regions

@@ -29,7 +29,7 @@ use crate::provider::{self, DeviceInfo, Found, JobSecret, Provider, State, Surro
 use crate::rdma::Seat;
 use crate::system::random;
 use crate::{
-    Access, AtomicDomain, Capabilities, Device, Endpoint, Region, Result, TargetThread, Usage,
+    Access, AtomicDomain, Capabilities, Device, Endpoint, LocalRegion, Result, TargetThread, Usage,
 };
 
 use endpoint::TcpEndpoint;
@@ -134,7 +134,7 @@ impl TcpDevice {
         len: usize,
         access: Access,
         rkey: u64,
-    ) -> Result<Region> {
+    ) -> Result<LocalRegion> {
         // SAFETY: the caller's promise.
         unsafe { self.regions.register_as(base, len, access, rkey) }
     }
@@ -229,11 +229,11 @@ impl Device for TcpDevice {
         Ok(self.endpoints().entry(instance).or_insert(endpoint).clone())
     }
 
-    fn allocate(&self, len: usize, align: usize) -> Result<Region> {
+    fn allocate(&self, len: usize, align: usize) -> Result<LocalRegion> {
         self.regions.allocate(len, align)
     }
 
-    unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<Region> {
+    unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<LocalRegion> {
         // SAFETY: the caller's promise.
         unsafe { self.regions.register(base, len, access) }
     }

@@ -9,7 +9,7 @@ use memmap2::{MmapOptions, MmapRaw};
 use super::frame::Refusal;
 use crate::guard::{self, AccessFault};
 use crate::system::page_size;
-use crate::{Access, Error, Region, RemoteAddress, RemoteRegion, Result, vma};
+use crate::{Access, Error, LocalRegion, RemoteAddress, RemoteRegion, Result, vma};
 
 pub(super) struct Regions {
     by_key: RwLock<HashMap<u64, Entry>>,
@@ -127,7 +127,7 @@ impl Regions {
         access: Access,
         rkey: u64,
         memory: Option<MmapRaw>,
-    ) -> Region {
+    ) -> LocalRegion {
         let remote = RemoteRegion {
             address: base.addr() as u64,
             len: len as u64,
@@ -146,11 +146,11 @@ impl Regions {
             rkey,
             _memory: memory,
         };
-        Region::new(base, remote, shown)
+        LocalRegion::new(base, remote, shown)
     }
 
     /// Allocates zeroed memory with all rights, aligned to `align` and to a page.
-    pub(super) fn allocate(self: &Arc<Self>, len: usize, align: usize) -> Result<Region> {
+    pub(super) fn allocate(self: &Arc<Self>, len: usize, align: usize) -> Result<LocalRegion> {
         let extra = align.saturating_sub(page_size());
         let mapped = len.max(1).checked_add(extra);
         let mapped = mapped.filter(|&mapped| mapped <= isize::MAX as usize);
@@ -175,7 +175,7 @@ impl Regions {
         base: *mut u8,
         len: usize,
         access: Access,
-    ) -> Result<Region> {
+    ) -> Result<LocalRegion> {
         let access = vma::allowed(base.addr(), len, access)?;
         // SAFETY: the caller's promise.
         Ok(unsafe { self.show(base, len, access, self.next_key(access), None) })
@@ -192,7 +192,7 @@ impl Regions {
         len: usize,
         access: Access,
         rkey: u64,
-    ) -> Result<Region> {
+    ) -> Result<LocalRegion> {
         // The other device has found that the memory is mapped.
         let access = match vma::allowed(base.addr(), len, access) {
             Err(Error::System { .. }) => access,

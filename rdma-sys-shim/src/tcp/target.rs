@@ -524,7 +524,7 @@ mod tests {
     struct Setup {
         target: Target,
         status: Arc<Status>,
-        region: crate::Region,
+        region: crate::LocalRegion,
     }
 
     fn setup() -> Setup {

@@ -147,7 +147,7 @@ fn long_transfers_go_both_ways_at_once() {
 }
 
 /// A target, and the origin's end of its connection.
-fn served(len: usize) -> (Target, Region, TcpStream, TcpStream) {
+fn served(len: usize) -> (Target, LocalRegion, TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let origin = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (stream, _) = listener.accept().unwrap();
@@ -160,7 +160,7 @@ fn served(len: usize) -> (Target, Region, TcpStream, TcpStream) {
 #[test]
 fn a_long_transfer_leaves_others_their_turn() {
     const TURN: usize = 4 << 10;
-    let request = |kind, region: &Region, len: usize| Request {
+    let request = |kind, region: &LocalRegion, len: usize| Request {
         kind,
         width: Width::W8,
         at: region.remote().at(0),

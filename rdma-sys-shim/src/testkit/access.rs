@@ -5,8 +5,8 @@ use super::{
     write,
 };
 use crate::{
-    Access, Batch, BatchError, Blocks, Endpoint, LocalPiece, Region, RemoteAddress, RemoteRun,
-    Result, Ticket, Update, Width,
+    Access, BatchError, Endpoint, LocalPiece, LocalRegion, RemoteAddress, RemoteRun, Result,
+    StridedBlocks, Ticket, TransferBatch, Update, Width,
 };
 
 /// Does one thing to eight bytes at a place.
@@ -105,7 +105,7 @@ pub(super) fn a_key_of_memory_that_is_gone(setup: &Setup) {
     let stale = first.remote();
     write(&*peers.way, &[1; 8], stale.at(0)).unwrap();
     drop(first);
-    let again: [Region; 4] = [(); 4].map(|()| peers.target.allocate(64, 1).unwrap());
+    let again: [LocalRegion; 4] = [(); 4].map(|()| peers.target.allocate(64, 1).unwrap());
     for operation in all() {
         is_refused(&peers, setup, operation, stale.at(0));
     }
@@ -139,7 +139,7 @@ pub(super) fn batches_that_leave_the_region(setup: &Setup) {
             at: region.remote().at(at),
             pieces: 1,
         };
-        let batch = Batch {
+        let batch = TransferBatch {
             runs: &[run(0), run(outside)],
             pieces: &[piece; 2],
         };
@@ -169,8 +169,12 @@ pub(super) fn lists_of_which_the_end_is_outside(setup: &Setup) {
     const COUNT: usize = 3;
     let mut bytes = [1_u8; 8 * COUNT];
     let here = bytes.as_mut_ptr();
-    type Post<'a> =
-        dyn Fn(&dyn Endpoint, &Batch<'_>, Blocks) -> std::result::Result<Ticket, BatchError> + 'a;
+    type Post<'a> = dyn Fn(
+            &dyn Endpoint,
+            &TransferBatch<'_>,
+            StridedBlocks,
+        ) -> std::result::Result<Ticket, BatchError>
+        + 'a;
     // SAFETY: of all: the bytes outlive the operation, which is complete or has failed before the next one.
     let each: [&Post<'_>; 4] = [
         &|way, batch, _| unsafe { way.read_batch(batch) },
@@ -184,7 +188,7 @@ pub(super) fn lists_of_which_the_end_is_outside(setup: &Setup) {
         // SAFETY: inside of what the device allocated, which outlives the region.
         let half = unsafe { peers.target.register(whole.base(), 4096, Access::ALL) }.unwrap();
         let place = |n: usize| half.remote().at(2048 * n as u64);
-        let blocks = Blocks {
+        let blocks = StridedBlocks {
             here,
             at: place(0),
             len: 8,
@@ -200,7 +204,7 @@ pub(super) fn lists_of_which_the_end_is_outside(setup: &Setup) {
             base: here.wrapping_add(8 * n),
             len: 8,
         });
-        let batch = Batch {
+        let batch = TransferBatch {
             runs: &runs,
             pieces: &pieces,
         };

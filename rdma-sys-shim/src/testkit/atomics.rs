@@ -8,7 +8,7 @@ use super::{
     Setup, aligned, compare_swap, each_region, each_region_with_atomics, fetch_add, finish, memory,
     read, update_each, write,
 };
-use crate::{AtomicDomain, Batch, LocalPiece, Number, RemoteRun, Ticket, Update, Width};
+use crate::{AtomicDomain, LocalPiece, Number, RemoteRun, Ticket, TransferBatch, Update, Width};
 
 pub(super) fn words_of_eight_bytes(setup: &Setup) {
     setup.both_ways(|peers| {
@@ -131,7 +131,7 @@ pub(super) fn updates_of_words_anywhere(setup: &Setup) {
                         len: count * word,
                     });
                 }
-                let batch = Batch {
+                let batch = TransferBatch {
                     runs: &runs,
                     pieces: &pieces,
                 };

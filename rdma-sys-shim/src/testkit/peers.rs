@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::{
-    Access, Device, Endpoint, Region, Registry, RemoteAddress, Result, Surroundings, Ticket,
+    Access, Device, Endpoint, LocalRegion, Registry, RemoteAddress, Result, Surroundings, Ticket,
     Update, Width,
 };
 
@@ -40,7 +40,7 @@ pub fn peers(registry: Registry, spec: &str, to_self: bool) -> Peers {
 }
 
 /// As [`each_region`], but for memory on which the device has no atomics.
-pub fn each_region_with_atomics(peers: &Peers, len: usize, test: impl Fn(&Region)) {
+pub fn each_region_with_atomics(peers: &Peers, len: usize, test: impl Fn(&LocalRegion)) {
     each_region(peers, len, |region| {
         if peers.way.has_atomics(&region.remote()) {
             test(region);
@@ -50,7 +50,7 @@ pub fn each_region_with_atomics(peers: &Peers, len: usize, test: impl Fn(&Region
 
 /// Allocated memory, a part of some that is registered again, and memory of the caller's, both of
 /// these at an odd address.
-pub fn each_region(peers: &Peers, len: usize, mut test: impl FnMut(&Region)) {
+pub fn each_region(peers: &Peers, len: usize, mut test: impl FnMut(&LocalRegion)) {
     let allocated = peers.target.allocate(len, 1).unwrap();
     assert_eq!(allocated.len(), len);
     test(&allocated);
@@ -168,7 +168,7 @@ pub fn update_each(
 }
 
 /// How far into the region its first address is that is a multiple of 8.
-pub fn aligned(region: &Region) -> u64 {
+pub fn aligned(region: &LocalRegion) -> u64 {
     let address = region.remote().address;
     address.next_multiple_of(8) - address
 }
@@ -184,7 +184,7 @@ pub fn fresh_memory(len: usize) -> *mut u8 {
 }
 
 /// What the region holds.
-pub fn memory(region: &Region) -> Vec<u8> {
+pub fn memory(region: &LocalRegion) -> Vec<u8> {
     let mut bytes = vec![0; region.len()];
     let (to, len) = (bytes.as_mut_ptr(), region.len());
     // SAFETY: registered memory of this process, which nobody writes to now.

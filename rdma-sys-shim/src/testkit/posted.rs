@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::peers::{pattern, until};
 use super::{Setup, finish, memory, write};
-use crate::{Region, Ticket, Update, Width};
+use crate::{LocalRegion, Ticket, Update, Width};
 
 /// The word `at` bytes into the region, as its owner reads it.
-fn word(region: &Region, at: u64) -> &AtomicU64 {
+fn word(region: &LocalRegion, at: u64) -> &AtomicU64 {
     let place = region.base().wrapping_add(at as usize);
     assert!(at + 8 <= region.len() as u64 && place.addr().is_multiple_of(8));
     // SAFETY: an aligned word of the region, which lives as long as the reference.

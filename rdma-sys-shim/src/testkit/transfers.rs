@@ -2,7 +2,7 @@
 
 use super::peers::{pattern, until};
 use super::{Setup, each_region, finish, memory, read, write};
-use crate::{Batch, Blocks, LocalPiece, RemoteRun, Ticket};
+use crate::{LocalPiece, RemoteRun, StridedBlocks, Ticket, TransferBatch};
 
 pub(super) fn every_length(setup: &Setup) {
     setup.both_ways(|peers| {
@@ -87,7 +87,7 @@ pub(super) fn batches_of_any_pieces(setup: &Setup) {
                     pieces: 1 + run % 4,
                 });
             }
-            let batch = Batch {
+            let batch = TransferBatch {
                 runs: &runs,
                 pieces: &pieces,
             };
@@ -102,7 +102,7 @@ pub(super) fn batches_of_any_pieces(setup: &Setup) {
                 piece.base = start.wrapping_add(next);
                 next += piece.len;
             }
-            let batch = Batch {
+            let batch = TransferBatch {
                 runs: &runs,
                 pieces: &pieces,
             };
@@ -137,7 +137,7 @@ pub(super) fn blocks_of_any_strides(setup: &Setup) {
                 let (from, to) = (place(block, stride_here), place(block, stride_there));
                 wanted[to..to + len].copy_from_slice(&bytes[from..from + len]);
             }
-            let blocks = Blocks {
+            let blocks = StridedBlocks {
                 here: bytes.as_mut_ptr().wrapping_add(place(0, stride_here)),
                 at: region.remote().at(place(0, stride_there) as u64),
                 len,

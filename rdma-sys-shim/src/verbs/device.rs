@@ -19,7 +19,9 @@ use super::{events, self_test};
 use crate::channel::Presence;
 use crate::provider::JobSecret;
 use crate::rdma::{self, Choice};
-use crate::{Access, AtomicDomain, Capabilities, Device, Endpoint, Error, Region, Result, Usage};
+use crate::{
+    Access, AtomicDomain, Capabilities, Device, Endpoint, Error, LocalRegion, Result, Usage,
+};
 
 pub(crate) struct VerbsDevice {
     name: String,
@@ -139,11 +141,11 @@ impl Device for VerbsDevice {
         Ok(self.connect_to(&Address::decode(address)?)?)
     }
 
-    fn allocate(&self, len: usize, align: usize) -> Result<Region> {
+    fn allocate(&self, len: usize, align: usize) -> Result<LocalRegion> {
         self.adapter.regions.allocate(len, align)
     }
 
-    unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<Region> {
+    unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<LocalRegion> {
         // SAFETY: the caller's promise.
         unsafe { self.adapter.regions.expose(base, len, access) }
     }

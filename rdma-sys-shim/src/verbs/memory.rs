@@ -10,7 +10,7 @@ use memmap2::{MmapOptions, MmapRaw};
 use super::objects::{MemoryRegion, ProtectionDomain};
 use crate::system::page_size;
 use crate::vma::{self, Rights};
-use crate::{Access, Error, Region, RemoteRegion, Result};
+use crate::{Access, Error, LocalRegion, RemoteRegion, Result};
 
 /// Memory that this process owns and the device may use. Deregistered before it is unmapped.
 pub(super) struct Pinned {
@@ -198,7 +198,7 @@ fn flags(access: Access) -> Flags {
 
 impl Regions {
     /// Allocates zeroed memory with all rights, aligned to `align` and to a page.
-    pub(super) fn allocate(self: &Arc<Self>, len: usize, align: usize) -> Result<Region> {
+    pub(super) fn allocate(self: &Arc<Self>, len: usize, align: usize) -> Result<LocalRegion> {
         let room = len
             .max(1)
             .checked_add(align.saturating_sub(page_size()))
@@ -219,7 +219,7 @@ impl Regions {
         base: *mut u8,
         len: usize,
         access: Access,
-    ) -> Result<Region> {
+    ) -> Result<LocalRegion> {
         // The kernel lets a device read what this process may not. Where it does not say what this process may, the device
         // decides.
         let access = match vma::allowed(base.addr(), len, access) {
@@ -248,7 +248,7 @@ impl Regions {
         len: usize,
         access: Access,
         memory: Option<MmapRaw>,
-    ) -> Result<Region> {
+    ) -> Result<LocalRegion> {
         let mut remote = RemoteRegion {
             address: base.addr() as u64,
             len: len as u64,
@@ -256,7 +256,7 @@ impl Regions {
         };
         // Verbs know no region without bytes; nobody can access one either.
         if len == 0 {
-            return Ok(Region::new(base, remote, memory));
+            return Ok(LocalRegion::new(base, remote, memory));
         }
         let granted = match self.has_atomics {
             true => access,
@@ -277,7 +277,7 @@ impl Regions {
             _region: region,
             _memory: memory,
         };
-        Ok(Region::new(base, remote, owner))
+        Ok(LocalRegion::new(base, remote, owner))
     }
 }
 

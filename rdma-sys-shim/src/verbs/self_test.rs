@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::endpoint::VerbsEndpoint;
-use crate::{Device, Endpoint, Error, Region, RemoteAddress, Result, Ticket, Width};
+use crate::{Device, Endpoint, Error, LocalRegion, RemoteAddress, Result, Ticket, Width};
 
 /// Numbers whose bytes are all different, and their sum's too, so that a wrong order of bytes shows.
 const START: u64 = 0x0102_0304_0506_0708;
@@ -80,7 +80,7 @@ fn judge(device: &str, found: [u64; 4]) -> Result<()> {
 /// A word of this process, to which the connection to itself leads.
 struct Own<'a> {
     to_self: &'a VerbsEndpoint,
-    region: Region,
+    region: LocalRegion,
 }
 
 impl Own<'_> {

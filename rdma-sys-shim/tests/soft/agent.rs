@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use rdma_sys_shim::{Access, Region};
+use rdma_sys_shim::{Access, LocalRegion};
 
 use crate::support::{Peers, alone, peers, read, write};
 
@@ -30,7 +30,7 @@ fn words() -> *mut u8 {
 }
 
 /// Registers what `words` made.
-fn register(peers: &Peers, words: *mut u8) -> Region {
+fn register(peers: &Peers, words: *mut u8) -> LocalRegion {
     // SAFETY: 64 bytes that are never freed, and that only peers access.
     unsafe { peers.target.register(words, 64, Access::ALL) }.unwrap()
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A family of MPIs whose programs run with each other's libraries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Host {
+pub(super) enum MpiFamily {
     /// MPICH, Intel MPI, MVAPICH and others of the same ABI
     Mpich,
     /// Open MPI
@@ -13,7 +13,7 @@ pub(super) enum Host {
     Abi,
 }
 
-impl Host {
+impl MpiFamily {
     /// The host whose library has this name.
     pub(super) fn of_library(name: &str) -> Option<Self> {
         let all = [Self::Mpich, Self::Openmpi, Self::Abi];
@@ -40,7 +40,7 @@ impl Host {
     }
 }
 
-impl fmt::Display for Host {
+impl fmt::Display for MpiFamily {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Mpich => "MPICH or Intel MPI",
@@ -56,10 +56,22 @@ mod tests {
 
     #[test]
     fn every_name_is_of_one_host() {
-        assert_eq!(Host::of_library("libmpich.so.12"), Some(Host::Mpich));
-        assert_eq!(Host::of_library("libmpi.so.12"), Some(Host::Mpich));
-        assert_eq!(Host::of_library("libmpi.so.40"), Some(Host::Openmpi));
-        assert_eq!(Host::of_library("libmpi_abi.so.1"), Some(Host::Abi));
-        assert_eq!(Host::of_library("libmpi_mpifh.so.40"), None);
+        assert_eq!(
+            MpiFamily::of_library("libmpich.so.12"),
+            Some(MpiFamily::Mpich)
+        );
+        assert_eq!(
+            MpiFamily::of_library("libmpi.so.12"),
+            Some(MpiFamily::Mpich)
+        );
+        assert_eq!(
+            MpiFamily::of_library("libmpi.so.40"),
+            Some(MpiFamily::Openmpi)
+        );
+        assert_eq!(
+            MpiFamily::of_library("libmpi_abi.so.1"),
+            Some(MpiFamily::Abi)
+        );
+        assert_eq!(MpiFamily::of_library("libmpi_mpifh.so.40"), None);
     }
 }

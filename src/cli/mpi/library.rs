@@ -4,9 +4,9 @@ use std::env;
 use std::path::PathBuf;
 
 use super::MpiError;
-use super::host::Host;
+use super::host::MpiFamily;
 
-pub(super) fn find(host: Host) -> Result<PathBuf, MpiError> {
+pub(super) fn find(host: MpiFamily) -> Result<PathBuf, MpiError> {
     let name = host.ours();
     let command = env::current_exe()
         .ok()

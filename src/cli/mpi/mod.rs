@@ -13,7 +13,7 @@ use std::process::{Command, ExitCode};
 
 use thiserror::Error;
 
-use host::Host;
+use host::MpiFamily;
 use program::Program;
 
 /// Run a program of MPI with Transom's windows, under its own launcher
@@ -33,7 +33,7 @@ pub(super) struct Args {
 
     /// The MPI that the program loads later, as Python does
     #[arg(long, value_enum)]
-    host: Option<Host>,
+    host: Option<MpiFamily>,
 
     /// That MPI's library, where the loader does not find it
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires = "host")]
@@ -78,21 +78,21 @@ enum MpiError {
     #[error("{program} is linked against two MPIs, {first} and {second}")]
     TwoHosts {
         program: PathBuf,
-        first: Host,
-        second: Host,
+        first: MpiFamily,
+        second: MpiFamily,
     },
     #[error("{program} is linked against {found}, not {asked}: leave --host away")]
     OtherHost {
         program: PathBuf,
-        found: Host,
-        asked: Host,
+        found: MpiFamily,
+        asked: MpiFamily,
     },
     #[error(
         "the loader finds no library of {host} ({}); install it, or name it with --host-library",
         .names.join(", ")
     )]
     NoHostLibrary {
-        host: Host,
+        host: MpiFamily,
         names: &'static [&'static str],
     },
     #[error(

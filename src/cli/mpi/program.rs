@@ -12,7 +12,7 @@ use object::elf::{FileHeader64, PT_INTERP};
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
 use object::{Endianness, elf};
 
-use super::host::Host;
+use super::host::MpiFamily;
 use super::{MpiError, is_program};
 
 /// A file that can be run.
@@ -69,7 +69,7 @@ impl Program {
     }
 
     /// The MPI among its libraries.
-    pub(super) fn host(&self) -> Result<Option<Host>, MpiError> {
+    pub(super) fn host(&self) -> Result<Option<MpiFamily>, MpiError> {
         if self.is_script {
             return Ok(None);
         }
@@ -82,7 +82,7 @@ impl Program {
             let name = line.split_whitespace().next()?;
             Path::new(name).file_name()?.to_str()
         });
-        let mut hosts = names.filter_map(Host::of_library);
+        let mut hosts = names.filter_map(MpiFamily::of_library);
         let Some(first) = hosts.next() else {
             return Ok(None);
         };
@@ -108,7 +108,7 @@ impl Program {
     }
 
     /// A library of this host that the loader finds.
-    pub(super) fn loadable(&self, host: Host) -> Result<&'static str, MpiError> {
+    pub(super) fn loadable(&self, host: MpiFamily) -> Result<&'static str, MpiError> {
         let names = host.libraries();
         for name in names {
             if complaint(&self.listed(Some(OsStr::new(name)))?).is_none() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytemuck::{Pod, Zeroable};
-use rdma_sys_shim::{Device, JobSecret, Joining, Placement};
+use rdma_sys_shim::{Device, JobSecret, JobSpan, Joining};
 use transom_launch::pmi::PmiError;
 use transom_launch::{Allgather, Bootstrap, oversubscription};
 
@@ -110,9 +110,9 @@ impl Context {
         let choice = |one: &Hello| (one.host, one.devices);
         let here = |other: &u32| all[*other as usize].host == own.host;
         let whereabouts = Whereabouts {
-            placement: match (0..size).all(|other| here(&other)) {
-                true => Placement::OneHost,
-                false => Placement::SeveralHosts,
+            span: match (0..size).all(|other| here(&other)) {
+                true => JobSpan::OneHost,
+                false => JobSpan::SeveralHosts,
             },
             position: position(all[..rank as usize].iter().map(choice), &choice(&own)),
             joining: Joining(

@@ -48,7 +48,7 @@ pub(crate) struct KeptMapped<'a> {
 }
 
 /// A place in a region of the target.
-pub(crate) struct Found<'a> {
+pub(crate) struct CachedPlace<'a> {
     pub(crate) at: RemoteAddress,
     /// Where it is mapped, or null.
     pub(crate) there: *mut u8,
@@ -80,7 +80,7 @@ impl RegionCache {
         address: Address,
         len: u64,
         check: &dyn Fn() -> Verdict<'c>,
-    ) -> Result<Option<Found<'_>>> {
+    ) -> Result<Option<CachedPlace<'_>>> {
         let version = self.version.load()?;
         let mut known = self.known();
         if known.version != version {
@@ -93,7 +93,7 @@ impl RegionCache {
         };
         let access = region.access(&**self.table.endpoint())?;
         let reach = access.mapping.as_ref().map_or(Reach::NOTHING, Reach::from);
-        Ok(Some(Found {
+        Ok(Some(CachedPlace {
             at: region.remote.at(offset.0),
             there: reach.at(offset, len),
             has_atomics: access.has_atomics,

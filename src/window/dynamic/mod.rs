@@ -11,9 +11,9 @@ mod table;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
-use rdma_sys_shim::{Access, Device, Region, RemoteRegion};
+use rdma_sys_shim::{Access, Device, LocalRegion, RemoteRegion};
 
-pub(crate) use cache::{Found, KeptMapped, RegionCache};
+pub(crate) use cache::{CachedPlace, KeptMapped, RegionCache};
 
 use crate::error::{Error, Misuse, Result};
 use crate::wait::lock;
@@ -33,7 +33,7 @@ pub(super) struct Attached {
 }
 
 struct AttachedRegion {
-    region: Region,
+    region: LocalRegion,
     slot: usize,
 }
 

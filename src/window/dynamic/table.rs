@@ -14,7 +14,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use rdma_sys_shim::{Device, Region, RemoteRegion};
+use rdma_sys_shim::{Device, LocalRegion, RemoteRegion};
 
 use crate::error::Result;
 
@@ -53,8 +53,8 @@ const fn table_len(table: usize) -> usize {
 
 /// This rank's own table.
 pub(crate) struct Table {
-    home: Region,
-    overflow: Vec<Region>,
+    home: LocalRegion,
+    overflow: Vec<LocalRegion>,
     count: usize,
 }
 
@@ -130,7 +130,7 @@ impl Table {
     }
 }
 
-fn word(region: &Region, at: usize) -> &AtomicU64 {
+fn word(region: &LocalRegion, at: usize) -> &AtomicU64 {
     assert!(at < region.len() / 8);
     let place = region.base().wrapping_add(at * 8);
     // SAFETY: inside the region, which is aligned to a line and lives as long as the reference;

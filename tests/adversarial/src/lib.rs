@@ -29,8 +29,8 @@ use random::Random;
 use rdma_sys_shim::memory::set_store_hooks;
 use rdma_sys_shim::testkit;
 use rdma_sys_shim::{
-    Access, Capabilities, Device, DeviceInfo, Endpoint, Error, Mapping, Provider, Region, Registry,
-    Result, Surroundings,
+    Access, Capabilities, Device, DeviceInfo, Endpoint, Error, LocalRegion, Mapping, Provider,
+    Registry, Result, Surroundings,
 };
 use schedule::Schedule;
 
@@ -160,11 +160,11 @@ impl Device for AdversarialDevice {
         }))
     }
 
-    fn allocate(&self, len: usize, align: usize) -> Result<Region> {
+    fn allocate(&self, len: usize, align: usize) -> Result<LocalRegion> {
         self.inner.allocate(len, align)
     }
 
-    unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<Region> {
+    unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<LocalRegion> {
         // SAFETY: the caller's promise.
         unsafe { self.inner.register(base, len, access) }
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::Result;
-use crate::device::batch::Blocks;
+use crate::device::batch::StridedBlocks;
 use crate::primitive::milliseconds;
 use crate::soft::packed::{Packed, cut};
 use crate::soft::peer::PeerProcess;
@@ -98,14 +98,14 @@ impl AssistState {
     ///
     /// # Safety
     /// The parts are readable if the operation sends them, and the results writable.
-    pub(super) unsafe fn ask<P: Iterator<Item = Blocks> + Clone>(
+    pub(super) unsafe fn ask<P: Iterator<Item = StridedBlocks> + Clone>(
         &self,
         (segment, peer): (&Segment, &PeerProcess),
         operation: Operation,
         shape: Shape,
         parts: P,
         results: Option<P>,
-    ) -> Result<Vec<Blocks>> {
+    ) -> Result<Vec<StridedBlocks>> {
         let of_requests = |parts: P| cut(parts, select::OF_ASSIST);
         let (mut next, mut ending) = (of_requests(parts.clone()), of_requests(parts));
         let mut results = results.map(of_requests);
@@ -215,7 +215,7 @@ impl AssistState {
 }
 
 /// Adds what is left to a list. What was one run before it was cut is one again.
-fn push(left: &mut Vec<Blocks>, part: Blocks) {
+fn push(left: &mut Vec<StridedBlocks>, part: StridedBlocks) {
     if let Some(last) = left.last_mut() {
         let (here, at) = (
             last.here.wrapping_add(last.len),

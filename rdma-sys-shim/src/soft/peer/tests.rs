@@ -53,7 +53,7 @@ fn lends_memory() {
     tell(&allocated);
 }
 
-fn tell(allocated: &crate::Region) -> ! {
+fn tell(allocated: &crate::LocalRegion) -> ! {
     let base = ptr::with_exposed_provenance_mut(PLACE);
     let line = io::stdin().lines().next().map(|line| line.unwrap());
     if line.as_deref() == Some("exec") {

@@ -10,8 +10,8 @@ use crate::rdma::{self, Choice, Seat, Selector};
 use crate::verbs::connect::{Numbers, Queues};
 use crate::verbs::endpoint::VerbsEndpoint;
 use crate::{
-    Batch, Device, Endpoint, Error, JobSecret, Liveness, LocalPiece, Region, RemoteRun, Result,
-    Ticket, Width,
+    Device, Endpoint, Error, JobSecret, Liveness, LocalPiece, LocalRegion, RemoteRun, Result,
+    Ticket, TransferBatch, Width,
 };
 
 const WORDS: usize = 16;
@@ -21,7 +21,7 @@ const LONG: usize = 1 << 20;
 struct Two {
     origin: VerbsDevice,
     target: VerbsDevice,
-    there: Region,
+    there: LocalRegion,
     endpoint: Arc<VerbsEndpoint>,
 }
 
@@ -67,7 +67,7 @@ impl Two {
             }),
             pieces: 1,
         });
-        let batch = Batch {
+        let batch = TransferBatch {
             runs: &runs,
             pieces: &pieces,
         };

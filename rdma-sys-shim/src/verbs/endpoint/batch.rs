@@ -16,7 +16,7 @@ use super::request::{Elements, Local, Request};
 use super::ring::RingPiece;
 use super::transfer::COPIED_AT_ONCE;
 use super::unposted::CHAIN;
-use crate::device::batch::{Batch, BatchError, LocalPiece};
+use crate::device::batch::{BatchError, LocalPiece, TransferBatch};
 use crate::memory::copy;
 use crate::{RemoteAddress, Result, Ticket};
 
@@ -45,7 +45,7 @@ impl VerbsEndpoint {
     pub(super) unsafe fn transfer_batch(
         &self,
         operation: Operation,
-        batch: &Batch<'_>,
+        batch: &TransferBatch<'_>,
     ) -> std::result::Result<Ticket, BatchError> {
         for (at, pieces) in batch.parts() {
             let len: usize = pieces.iter().map(|piece| piece.len).sum();

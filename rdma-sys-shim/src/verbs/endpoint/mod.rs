@@ -38,7 +38,7 @@ use super::events::{self, Fault};
 use super::objects::{CompletionQueue, Establish, QueueLimits, QueuePair};
 use super::peer::Peer;
 use crate::channel::{Presence, Status};
-use crate::device::batch::{Batch, BatchError};
+use crate::device::batch::{BatchError, TransferBatch};
 use crate::system::random;
 use crate::{
     Endpoint, Error, Liveness, Mapping, RemoteAddress, RemoteRegion, Result, Ticket, Update, Width,
@@ -338,12 +338,18 @@ impl Endpoint for VerbsEndpoint {
         unsafe { self.transfer(Operation::Read, to, len, from) }
     }
 
-    unsafe fn write_batch(&self, batch: &Batch<'_>) -> std::result::Result<Ticket, BatchError> {
+    unsafe fn write_batch(
+        &self,
+        batch: &TransferBatch<'_>,
+    ) -> std::result::Result<Ticket, BatchError> {
         // SAFETY: the caller's promise; a write only reads.
         unsafe { self.transfer_batch(Operation::Write, batch) }
     }
 
-    unsafe fn read_batch(&self, batch: &Batch<'_>) -> std::result::Result<Ticket, BatchError> {
+    unsafe fn read_batch(
+        &self,
+        batch: &TransferBatch<'_>,
+    ) -> std::result::Result<Ticket, BatchError> {
         // SAFETY: the caller's promise.
         unsafe { self.transfer_batch(Operation::Read, batch) }
     }

@@ -3,7 +3,7 @@
 use std::env;
 
 use rdma_sys_shim::rdma::{self, Choice, LinkLayer, Seat};
-use rdma_sys_shim::{DeviceInfo, Host, State};
+use rdma_sys_shim::{DeviceInfo, HostIdentity, State};
 use serde::{Deserialize, Serialize};
 use transom::devices::REGISTRY;
 use transom_launch::oversubscription;
@@ -35,7 +35,7 @@ pub(super) struct Introduction {
 
 impl Introduction {
     pub(super) fn new(spec: Option<&str>) -> Self {
-        let host = Host::this().ok();
+        let host = HostIdentity::this().ok();
         let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         Self {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rdma_sys_shim::memory::{after_flag, before_flag, copy};
-use rdma_sys_shim::{Device, Endpoint, Region, RemoteAddress, RemoteRegion, Ticket, Width};
+use rdma_sys_shim::{Device, Endpoint, LocalRegion, RemoteAddress, RemoteRegion, Ticket, Width};
 use serde::{Deserialize, Serialize};
 
 /// A word of the region.
@@ -53,7 +53,7 @@ pub(super) struct Offer {
 /// One end of a link that is not connected yet.
 pub(super) struct End {
     device: Arc<dyn Device>,
-    region: Region,
+    region: LocalRegion,
 }
 
 impl End {
@@ -115,7 +115,7 @@ impl Way {
 pub(super) struct Link {
     peer: Way,
     to_self: Way,
-    region: ManuallyDrop<Region>,
+    region: ManuallyDrop<LocalRegion>,
     theirs: RemoteRegion,
     pub(super) device: Arc<dyn Device>,
     processor_adds: AtomicU64,

@@ -6,7 +6,7 @@ use std::{ptr, thread};
 
 use super::*;
 use crate::assist::Assist;
-use crate::device::batch::{Batch, LocalPiece, RemoteRun};
+use crate::device::batch::{LocalPiece, RemoteRun, TransferBatch};
 use crate::guard;
 use crate::soft::endpoint::SoftEndpoint;
 use crate::soft::iovec;
@@ -101,7 +101,7 @@ impl Peer {
             local.push(LocalPiece { base, len });
             start += len;
         }
-        let batch = Batch {
+        let batch = TransferBatch {
             runs: &runs,
             pieces: &local,
         };
@@ -122,7 +122,12 @@ impl Peer {
     ///
     /// # Safety
     /// The part is readable (for a write) or writable (for a read).
-    unsafe fn ask(&self, operation: Operation, shape: Shape, part: Blocks) -> Vec<Blocks> {
+    unsafe fn ask(
+        &self,
+        operation: Operation,
+        shape: Shape,
+        part: StridedBlocks,
+    ) -> Vec<StridedBlocks> {
         let parts = std::iter::once(part);
         let results = (operation == Operation::Read).then(|| parts.clone());
         let there = (&*self.segment, &self.endpoint.peer);
@@ -305,7 +310,7 @@ impl Peer {
             false => 0,
         };
         let (here, there) = (middle(stride_here as i64), middle(stride_there));
-        let blocks = Blocks {
+        let blocks = StridedBlocks {
             here: bytes[here..].as_mut_ptr(),
             at: self.region.at(there as u64),
             len,
@@ -362,11 +367,11 @@ fn assist_moves_all_blocks_that_follow_each_other() {
     beside_assist(&peer, 1, |_| {
         for (len, stride_there) in [(8, 1000), (SHORT, 1024), (SHORT, 2000)] {
             let mut bytes = bytes(400 * len, len);
-            let blocks = Blocks {
+            let blocks = StridedBlocks {
                 count: 400,
                 stride_here: len as isize,
                 stride_there,
-                ..Blocks::run(bytes.as_mut_ptr(), len, peer.region.at(0))
+                ..StridedBlocks::run(bytes.as_mut_ptr(), len, peer.region.at(0))
             };
             let mut left = (0..MOST_ROUNDS).map(|_| {
                 // SAFETY: the blocks lie in `bytes`.
@@ -414,7 +419,7 @@ fn a_batch_outside_the_region_is_refused_and_named() {
             base: bytes[start..].as_mut_ptr(),
             len: 8,
         });
-        let batch = Batch {
+        let batch = TransferBatch {
             runs: &runs,
             pieces: &pieces,
         };
@@ -592,7 +597,7 @@ fn assist_survives_memory_that_was_taken_away() {
             let shape = (8, 300, 8, 64);
             let mut sent = [1; 2400];
             let start = peer.region.at(offset as u64 - 640);
-            let blocks = Blocks {
+            let blocks = StridedBlocks {
                 here: sent.as_mut_ptr(),
                 at: start,
                 len: shape.0,
@@ -632,7 +637,7 @@ fn what_assist_refuses_is_for_the_caller() {
         until_served(served, |_| {
             let at = peer.region.at(0);
             let mut bytes = [1_u8; 8];
-            let run = Blocks::run(bytes.as_mut_ptr(), 8, at);
+            let run = StridedBlocks::run(bytes.as_mut_ptr(), 8, at);
             // SAFETY: as many bytes.
             let left = unsafe { peer.ask(Operation::Write, Shape::Run, run) };
             let left: Vec<_> = left.iter().map(|part| (part.at, part.len)).collect();

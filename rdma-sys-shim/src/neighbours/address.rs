@@ -8,7 +8,7 @@ use crate::{Error, Result};
 const MAGIC: [u8; 3] = *b"tNA";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct BootstrapRecord {
+pub(super) struct NeighbourAddress {
     pub(super) setting: Setting,
     /// Where neighbours find its memory; empty: nowhere.
     pub(super) memory: Vec<u8>,
@@ -16,7 +16,7 @@ pub(super) struct BootstrapRecord {
     pub(super) device: Vec<u8>,
 }
 
-impl BootstrapRecord {
+impl NeighbourAddress {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.push(self.setting as u8);
@@ -62,8 +62,8 @@ impl BootstrapRecord {
 mod tests {
     use super::*;
 
-    fn record() -> BootstrapRecord {
-        BootstrapRecord {
+    fn record() -> NeighbourAddress {
+        NeighbourAddress {
             setting: Setting::On,
             memory: vec![1, 2, 3],
             device: vec![4, 5],
@@ -71,23 +71,23 @@ mod tests {
     }
 
     #[test]
-    fn a_bootstrap_record_survives_the_journey() {
-        let without = BootstrapRecord {
+    fn an_address_survives_the_journey() {
+        let without = NeighbourAddress {
             setting: Setting::Off,
             memory: Vec::new(),
             ..record()
         };
         for record in [record(), without] {
-            assert_eq!(BootstrapRecord::decode(&record.encode()).unwrap(), record);
+            assert_eq!(NeighbourAddress::decode(&record.encode()).unwrap(), record);
         }
         let bytes = record().encode();
         for cut in 0..bytes.len() - 2 {
-            assert!(BootstrapRecord::decode(&bytes[..cut]).is_err(), "{cut}");
+            assert!(NeighbourAddress::decode(&bytes[..cut]).is_err(), "{cut}");
         }
         let mut bad = bytes.clone();
         bad[3] = 0;
-        assert!(BootstrapRecord::decode(&bad).is_err());
-        let message = BootstrapRecord::decode(b"soft").unwrap_err().to_string();
+        assert!(NeighbourAddress::decode(&bad).is_err());
+        let message = NeighbourAddress::decode(b"soft").unwrap_err().to_string();
         assert!(message.contains("TRANSOM_DEVICE"), "{message}");
     }
 
