@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::rdma::{Choice, RdmaDevice, Seat, VerbsLimits};
+use crate::rdma::{Choice, RdmaInfo, Seat};
 use crate::{Capabilities, Device, Result};
 
 /// A kind of device. It is registered by standing in the list of a [`Registry`](crate::Registry).
@@ -31,6 +31,12 @@ pub trait Provider: Sync {
             choice: None,
             addresses: Vec::new(),
         })
+    }
+
+    /// Whether the device of `devices` that this process would open has atomics of its own that ranks of all hosts can use.
+    fn has_device_atomics(&self, devices: &[DeviceInfo]) -> bool {
+        let _ = devices;
+        false
     }
 
     /// Opens the device that a spec for this provider names.
@@ -72,18 +78,12 @@ pub struct DeviceInfo {
     pub state: State,
     /// What it can do, as far as that is known without opening it.
     pub capabilities: Option<Capabilities>,
-    /// Whether it is an RDMA device whose atomics a thread of the target carries out, over TCP.
-    pub agent_atomics: bool,
     /// Whether it can join ranks of several hosts.
     pub joins_hosts: bool,
     /// By which addresses of this host peers reach it, each with its network interface, if it publishes such.
     pub addresses: Vec<String>,
-    /// The RDMA device, if it is one.
-    pub rdma: Option<RdmaDevice>,
-    /// The port and GID that the rule chooses on an RDMA device that can be used.
-    pub choice: Option<Choice>,
-    /// What the verbs library says of an RDMA device, in builds that have it.
-    pub limits: Option<VerbsLimits>,
+    /// What only RDMA devices have.
+    pub rdma: Option<RdmaInfo>,
 }
 
 impl DeviceInfo {
@@ -99,12 +99,9 @@ impl DeviceInfo {
             provider,
             state: State::Ready,
             capabilities: Some(capabilities),
-            agent_atomics: false,
             joins_hosts: false,
             addresses: Vec::new(),
             rdma: None,
-            choice: None,
-            limits: None,
         }
     }
 }

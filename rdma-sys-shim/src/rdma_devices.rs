@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::agent_atomics::{self, AtomicsSetting};
 use crate::provider::{DeviceInfo, Found, Provider, State, Surroundings};
-use crate::rdma::{self, Choice, RdmaDevice, Seat, SelectError, Selector, VerbsLimits};
+use crate::rdma::{self, Choice, RdmaDevice, RdmaInfo, Seat, SelectError, Selector, VerbsLimits};
 use crate::{AtomicDomain, Device, Error, Result};
 
 /// The provider's name, which is also taken for whichever of its devices the rule chooses.
@@ -28,12 +28,22 @@ impl Provider for RdmaDevices {
     }
 
     fn find(&self, spec: &str, devices: &[DeviceInfo], seat: &Seat) -> Result<Found> {
-        let devices = devices.iter().filter_map(|info| info.rdma.clone());
+        let devices = (devices.iter()).filter_map(|info| Some(info.rdma.as_ref()?.device.clone()));
         let choice = choose(spec, &devices.collect::<Vec<_>>(), seat)?;
         Ok(Found {
             device: choice.device.clone(),
             choice: Some(choice),
             addresses: Vec::new(),
+        })
+    }
+
+    fn has_device_atomics(&self, devices: &[DeviceInfo]) -> bool {
+        let Ok(found) = self.find(VERBS, devices, &Seat::here(&[])) else {
+            return false;
+        };
+        let info = devices.iter().find(|info| info.name == found.device);
+        info.is_some_and(|info| {
+            info.state == State::Ready && info.rdma.as_ref().is_some_and(|rdma| !rdma.agent_atomics)
         })
     }
 
@@ -202,12 +212,14 @@ fn describe_with(
                 false => capabilities,
             }
         }),
-        agent_atomics,
         joins_hosts: true,
         addresses: Vec::new(),
-        rdma: Some(device),
-        choice: choice.ok(),
-        limits,
+        rdma: Some(RdmaInfo {
+            device,
+            choice: choice.ok(),
+            limits,
+            agent_atomics,
+        }),
     }
 }
 
@@ -261,9 +273,10 @@ mod tests {
             panic!("{listed:?}");
         };
         assert!(reason.starts_with("mlx5_0 port 1 is DOWN"), "{reason}");
-        assert_eq!(listed[0].choice, None);
+        let choice = |at: usize| listed[at].rdma.as_ref().unwrap().choice.as_ref();
+        assert_eq!(choice(0), None);
         assert_eq!(listed[1].state, State::Ready);
-        assert_eq!(listed[1].choice.as_ref().unwrap().port, 1);
+        assert_eq!(choice(1).unwrap().port, 1);
 
         let listed = list_with(devices(), false);
         let reason = |at: usize| match &listed[at].state {
@@ -339,7 +352,8 @@ mod tests {
             (Some(AtomicDomain::Device), AtomicsSetting::Agent, true),
         ] {
             let info = with_setting(scope, setting);
-            assert_eq!((info.state, info.agent_atomics), (State::Ready, by_agent));
+            assert_eq!(info.state, State::Ready);
+            assert_eq!(info.rdma.unwrap().agent_atomics, by_agent);
             let can = info.capabilities.unwrap();
             let domain = match by_agent {
                 true => AtomicDomain::Global,

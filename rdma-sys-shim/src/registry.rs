@@ -138,24 +138,28 @@ impl Registry {
     /// Which providers have a device on this machine that can join ranks of several hosts.
     #[must_use]
     pub fn joining(self) -> Joining {
-        let is_ready = |info: &DeviceInfo| info.joins_hosts && info.state == State::Ready;
         let (mut providers, mut device_atomics) = (0, false);
         for (place, provider) in self.between_hosts().enumerate() {
             let devices = provider.list();
-            if devices.iter().any(is_ready) {
+            if devices.iter().any(can_join) {
                 providers |= 1 << place;
             }
-            // Of the device that this process would open.
-            let found = provider.find(provider.name(), &devices, &Seat::here(&[]));
-            device_atomics |= found.is_ok_and(|found| {
-                let is_found = |info: &&DeviceInfo| info.name == found.device;
-                let info = devices.iter().find(is_found);
-                info.is_some_and(|info| {
-                    is_ready(info) && info.rdma.is_some() && !info.agent_atomics
-                })
-            });
+            device_atomics |= provider.has_device_atomics(&devices);
         }
         Joining::new(providers, device_atomics)
+    }
+
+    /// Which of `devices` jobs on several hosts take where no spec names one.
+    #[must_use]
+    pub fn find_between_hosts(self, devices: &[DeviceInfo], seat: &Seat) -> Option<Found> {
+        let is_of = |provider: &&dyn Provider| {
+            let mut its = devices
+                .iter()
+                .filter(|info| info.provider == provider.name());
+            its.any(can_join)
+        };
+        let provider = self.between_hosts().find(is_of)?;
+        provider.find(provider.name(), devices, seat).ok()
     }
 
     fn open_between_hosts(self, around: &Surroundings) -> Result<Arc<dyn Device>> {
@@ -193,6 +197,10 @@ impl Registry {
             remedy: remedies.last().unwrap_or_default(),
         }
     }
+}
+
+fn can_join(info: &DeviceInfo) -> bool {
+    info.joins_hosts && info.state == State::Ready
 }
 
 /// Whether `spec` leaves the choice of the device to [`Registry::open`], so that it depends on where the ranks run.

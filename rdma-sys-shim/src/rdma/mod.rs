@@ -4,6 +4,7 @@
 mod choose;
 mod error;
 mod gid;
+mod info;
 mod limits;
 mod merit;
 mod model;
@@ -17,6 +18,7 @@ pub use choose::{
 };
 pub use error::{SelectError, Subject};
 pub use gid::{Family, Gid, GidEntry, GidType, SUBNET};
+pub use info::RdmaInfo;
 pub(crate) use limits::capabilities;
 pub use limits::{SEND_QUEUE, VerbsLimits, queue_bytes};
 pub use merit::{Seat, Standing};

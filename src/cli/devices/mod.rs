@@ -49,25 +49,20 @@ fn rows(
 ) -> (Vec<DeviceRow>, Option<String>) {
     let rdma: Vec<RdmaDevice> = devices
         .iter()
-        .filter_map(|info| info.rdma.clone())
+        .filter_map(|info| Some(info.rdma.as_ref()?.device.clone()))
         .collect();
     let named = spec.map(|spec| REGISTRY.find(spec, &devices, seat));
-    let joins = |info: &DeviceInfo| info.joins_hosts && info.rdma.is_none();
-    let other = devices.iter().position(joins);
+    let between_hosts = REGISTRY.find_between_hosts(&devices, seat);
     let mut rows: Vec<_> = devices.into_iter().map(DeviceRow::from).collect();
     rows[0].chosen_for = Some(Jobs::OneHost);
     for standing in rdma::standings(&rdma, &Selector::default(), seat) {
         let row = rows.iter_mut().find(|row| row.device == standing.device);
         row.into_iter().for_each(|row| row.compare(&standing));
     }
-    // Those of RDMA come before any other.
-    let is_taken = rows
-        .iter()
-        .any(|row| row.chosen_for == Some(Jobs::SeveralHosts));
-    if let Some(row) = other.map(|other| &mut rows[other])
-        && !is_taken
-        && row.usable
-    {
+    let is_taken = |row: &&mut DeviceRow| {
+        row.usable && (between_hosts.as_ref()).is_some_and(|found| found.device == row.device)
+    };
+    if let Some(row) = rows.iter_mut().find(is_taken) {
         row.chosen_for = Some(Jobs::SeveralHosts);
     }
     let complaint = match named {

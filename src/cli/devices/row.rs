@@ -83,9 +83,8 @@ pub(super) struct LimitsRow {
 }
 
 impl DeviceRow {
-    /// Says how it compares with the RDMA device that jobs on several hosts take.
+    /// Says how it compares with the RDMA device that is chosen.
     pub(super) fn compare(&mut self, standing: &Standing) {
-        self.chosen_for = (standing.is_chosen && self.usable).then_some(Jobs::SeveralHosts);
         self.choice = Some(match standing.is_chosen && !self.usable {
             true => "not chosen: it cannot be used".to_owned(),
             false => standing.words.clone(),
@@ -130,6 +129,7 @@ impl From<DeviceInfo> for DeviceRow {
         };
         let capabilities = device.capabilities.as_ref();
         let rdma = device.rdma.as_ref();
+        let known = rdma.map(|rdma| &rdma.device);
         let mut row = Self {
             device: device.name,
             provider: device.provider,
@@ -142,21 +142,21 @@ impl From<DeviceInfo> for DeviceRow {
                 Some(_) => vec![64],
                 None => Vec::new(),
             },
-            agent_atomics: device.agent_atomics,
+            agent_atomics: rdma.is_some_and(|rdma| rdma.agent_atomics),
             max_message: capabilities
                 .map(|can| can.max_message)
                 .filter(|&bytes| bytes != u64::MAX),
             choice: None,
             chosen_for: None,
             addresses: device.addresses,
-            node_guid: rdma.map(|rdma| rdma.node_guid.clone()),
-            firmware: rdma.and_then(|rdma| rdma.firmware.clone()),
-            ports: rdma.map_or_else(Vec::new, |rdma| {
+            node_guid: known.map(|rdma| rdma.node_guid.clone()),
+            firmware: known.and_then(|rdma| rdma.firmware.clone()),
+            ports: known.map_or_else(Vec::new, |rdma| {
                 rdma.ports.iter().map(PortRow::from).collect()
             }),
-            limits: device.limits.as_ref().map(LimitsRow::from),
+            limits: rdma.and_then(|rdma| Some(LimitsRow::from(rdma.limits.as_ref()?))),
         };
-        if let Some(choice) = &device.choice {
+        if let Some(choice) = rdma.and_then(|rdma| rdma.choice.as_ref()) {
             row.choose(choice);
         }
         row

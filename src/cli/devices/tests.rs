@@ -1,7 +1,7 @@
 use std::fs;
 use std::path::Path;
 
-use rdma_sys_shim::rdma::VerbsLimits;
+use rdma_sys_shim::rdma::{RdmaInfo, VerbsLimits};
 use rdma_sys_shim::{DeviceInfo, State};
 use serde_json::Value;
 
@@ -20,8 +20,14 @@ fn rdma_device(class: &Path, name: &str, files: &[(&str, &str)]) -> DeviceInfo {
     info.provider = "verbs";
     info.state = State::Unusable("this build has no verbs provider".to_owned());
     info.capabilities = None;
-    info.rdma = devices.into_iter().find(|device| device.name == name);
-    info.choice = choice.ok();
+    let device = devices.into_iter().find(|device| device.name == name);
+    info.rdma = device.map(|device| RdmaInfo {
+        device,
+        choice: choice.ok(),
+        limits: None,
+        agent_atomics: false,
+    });
+    info.joins_hosts = true;
     info
 }
 
@@ -230,7 +236,7 @@ fn whose_atomics_a_device_has_is_shown() {
     );
     assert_eq!(agent, false);
     assert!(!text.contains("by TCP, too"), "{text}");
-    devices[2].agent_atomics = true;
+    devices[2].rdma.as_mut().unwrap().agent_atomics = true;
     let (text, agent) = shown(devices);
     assert!(
         text.contains("8/16/32/64 bit, by an agent over TCP"),
@@ -247,7 +253,7 @@ fn whose_atomics_a_device_has_is_shown() {
 fn limits_are_shown_where_the_verbs_library_told_them() {
     let mut devices = devices();
     devices[2].state = State::Ready;
-    devices[2].limits = Some(VerbsLimits {
+    devices[2].rdma.as_mut().unwrap().limits = Some(VerbsLimits {
         atomic_scope: Some(rdma_sys_shim::AtomicDomain::Device),
         max_inline: 64,
         max_message: 8 << 20,

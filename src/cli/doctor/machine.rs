@@ -137,12 +137,12 @@ pub(super) struct Asked {
 
 fn asked() -> Vec<Asked> {
     let asked = REGISTRY.list().into_iter().filter_map(|info| {
-        let device = info.rdma?;
+        let rdma = info.rdma?;
         Some(Asked {
-            lacks_atomics: device.atomics == Some(false),
-            fails_to_open: device.fails_to_open,
-            atomics_by_agent: info.agent_atomics,
-            device: device.name,
+            lacks_atomics: rdma.device.atomics == Some(false),
+            fails_to_open: rdma.device.fails_to_open,
+            atomics_by_agent: rdma.agent_atomics,
+            device: rdma.device.name,
         })
     });
     asked.collect()

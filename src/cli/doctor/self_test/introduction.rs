@@ -67,7 +67,8 @@ fn candidates(spec: Option<&str>) -> Vec<Candidate> {
     let find = |spec: &str| REGISTRY.find(spec, &devices, &seat).ok();
     let Some(spec) = spec else {
         let can_be_opened = |info: &&DeviceInfo| {
-            info.state == State::Ready && (info.rdma.is_none() || info.limits.is_some())
+            let is_closed = (info.rdma.as_ref()).is_some_and(|rdma| rdma.limits.is_none());
+            info.state == State::Ready && !is_closed
         };
         let ready = devices.iter().filter(can_be_opened);
         let candidate = |info: &DeviceInfo| {
@@ -97,7 +98,8 @@ fn candidates(spec: Option<&str>) -> Vec<Candidate> {
 fn candidate(spec: String, info: &DeviceInfo, choice: Option<&Choice>) -> Candidate {
     let mut said = vec![info.provider.to_owned()];
     let mut speed = None;
-    if let (Some(device), Some(choice)) = (&info.rdma, choice)
+    let device = info.rdma.as_ref().map(|rdma| &rdma.device);
+    if let (Some(device), Some(choice)) = (device, choice)
         && let Some(port) = device.port(choice.port)
     {
         said.extend(
@@ -122,7 +124,7 @@ fn candidate(spec: String, info: &DeviceInfo, choice: Option<&Choice>) -> Candid
         );
         speed = (!device.emulated && port.speed() > 0).then(|| port.speed());
     }
-    if let Some(limits) = &info.limits {
+    if let Some(limits) = info.rdma.as_ref().and_then(|rdma| rdma.limits.as_ref()) {
         said.push(format!("MTU {}", limits.active_mtu));
     }
     if let Some(can) = &info.capabilities {
