@@ -4,9 +4,10 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use crate::errors::null;
-use crate::exported::{in_front, on_windows};
+use crate::exported::in_front;
 use crate::host::{self, Symbol, host};
 use crate::mpi_h::{MPI_Aint, MPI_Info, MPI_Win};
+use crate::on_windows::on_windows;
 use crate::windows::{self, Attributes};
 use crate::{constants, info};
 

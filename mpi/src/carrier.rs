@@ -14,9 +14,9 @@ use transom::ErrorClass;
 
 use crate::constants;
 use crate::errors::{Failure, Result, bad, null};
-use crate::exported::on_windows;
 use crate::host::{self, HostError, check};
 use crate::mpi_h::{MPI_Comm, MPI_Group, MPI_Win};
+use crate::on_windows::on_windows;
 use crate::process::process;
 use crate::windows::{Ours, lock};
 use crate::{host_windows, report};

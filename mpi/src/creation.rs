@@ -8,12 +8,14 @@ use transom::{Communicator, ErrorClass, Group, Info};
 
 use crate::carrier::{self, Carrier};
 use crate::errors::{self, Failure, Handler, Result, bad, null, told, told_comm};
-use crate::exported::{in_front, on_windows};
+use crate::exported::in_front;
 use crate::groups::HostGroup;
 use crate::host::{self, check};
 use crate::mpi_h::{MPI_Aint, MPI_Comm, MPI_Info, MPI_Win};
-use crate::process::{self, Process, Ranks, process};
+use crate::on_windows::on_windows;
+use crate::process::{self, Process, process};
 use crate::windows::{self, Attributes, Ours};
+use crate::world::{self, Ranks};
 use crate::{constants, info, report};
 
 /// What a rank says before a window is made, so that all ranks decide alike.
@@ -134,7 +136,7 @@ fn ranks_of(
         let why = "the communicator is an intercommunicator, and those have no windows";
         return Err(bad(ErrorClass::Comm, why));
     }
-    if process.is_none() && !process::has_begun() {
+    if process.is_none() && !world::has_begun() {
         return Ok(Err(report::ONLY_SESSIONS));
     }
     let theirs = HostGroup::of(comm)?;

@@ -8,7 +8,7 @@ use crate::exported::in_front;
 use crate::host;
 use crate::keyval::not_copied;
 use crate::mpi_h::{MPI_Comm, MPI_Errhandler, MPI_Info};
-use crate::{carrier, constants, groups, loaded, memory, process, report, types};
+use crate::{carrier, constants, groups, loaded, memory, process, report, types, world};
 
 in_front! {
     fn MPI_Init PMPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char) or host {
@@ -33,7 +33,7 @@ in_front! {
         let code = host();
         if code == 0 {
             SESSIONS.fetch_add(1, Ordering::Relaxed);
-            process::session_begins();
+            world::session_begins();
         }
         code
     }
@@ -41,7 +41,7 @@ in_front! {
     fn MPI_Session_finalize PMPI_Session_finalize(session: *mut c_void) or host {
         let code = host();
         let was_last = code == 0 && SESSIONS.fetch_sub(1, Ordering::Relaxed) == 1;
-        if was_last && !process::has_begun() {
+        if was_last && !world::has_begun() {
             report::print(launcher_rank(), None);
         }
         code
@@ -106,7 +106,7 @@ unsafe extern "C" fn ending(_: MPI_Comm, _: c_int, _: *mut c_void, _: *mut c_voi
         Some(process) => {
             report::print(process.job.world().rank(), Some(process.job.device_name()));
         }
-        None => report::print(process::world_rank(), None),
+        None => report::print(world::rank(), None),
     }
     types::end();
     groups::end();

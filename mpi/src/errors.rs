@@ -12,7 +12,7 @@ use crate::exported::in_front;
 use crate::host::{self, HostError};
 use crate::mpi_h::{MPI_Comm, MPI_Errhandler, MPI_Win};
 use crate::windows::{self, lock};
-use crate::{constants, process, report};
+use crate::{constants, report, world};
 
 /// Why a call failed.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl Failure {
         };
         code_of(
             constants::error_class(class),
-            &format!("{}{call}: {text}", process::name()),
+            &format!("{}{call}: {text}", world::name()),
         )
     }
 }
@@ -240,7 +240,7 @@ const TO_BE_PASSED_ON: Duration = Duration::from_millis(100);
 #[cold]
 pub(crate) fn end_all(call: &str, failure: &Failure, comm: MPI_Comm) -> ! {
     let text = failure.text();
-    report::trouble(&format!("{}{call}: {text}", process::name()));
+    report::trouble(&format!("{}{call}: {text}", world::name()));
     // Hydra ends all processes at once, and forgets what it has not passed on yet.
     std::thread::sleep(TO_BE_PASSED_ON);
     let class = class_of(failure.code(call));
@@ -263,7 +263,7 @@ pub(crate) fn told_comm(call: &'static str, comm: MPI_Comm, result: Result<()>) 
         // SAFETY: a local; the host checks the handle.
         unsafe { host::PMPI_Comm_get_errhandler(comm, &raw mut handler) };
         if handler == constants::errors_are_fatal() {
-            let all = match process::has_begun() {
+            let all = match world::has_begun() {
                 true => constants::comm_world(),
                 false => comm,
             };

@@ -5,12 +5,16 @@ use std::process;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use crate::constants;
 use crate::keyval::{Copy, Delete};
 use crate::mpi_h::{
     MPI_Aint, MPI_Comm, MPI_Count, MPI_Datatype, MPI_Errhandler, MPI_Group, MPI_Info, MPI_Request,
     MPI_Status, MPI_Win,
 };
-use crate::requests::{Cancel, Free, Query};
+
+pub(crate) type Query = unsafe extern "C" fn(*mut c_void, *mut MPI_Status) -> c_int;
+pub(crate) type Free = unsafe extern "C" fn(*mut c_void) -> c_int;
+pub(crate) type Cancel = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
 
 /// A function of the host, looked for once.
 pub(crate) struct Symbol {
@@ -162,6 +166,31 @@ functions! {
     PMPI_Win_free(win: *mut MPI_Win);
     PMPI_Win_get_errhandler(win: MPI_Win, handler: *mut MPI_Errhandler);
     PMPI_Win_set_errhandler(win: MPI_Win, handler: MPI_Errhandler);
+}
+
+/// A receive that is complete at once, without anything received. Returns the host's code.
+///
+/// # Safety
+/// `request` is writable.
+pub(crate) unsafe fn receive_from_nobody(
+    datatype: MPI_Datatype,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    // One, since MPICH does not look at the type of none.
+    let (mut element, count) = (0_u8, 1);
+    // SAFETY: the request is the caller's promise; nothing is received, whatever there is room for.
+    unsafe {
+        PMPI_Irecv(
+            (&raw mut element).cast(),
+            count,
+            datatype,
+            constants::proc_null(),
+            0,
+            comm,
+            request,
+        )
+    }
 }
 
 /// What a call of the host returned, if that is no success.

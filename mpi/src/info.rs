@@ -8,7 +8,7 @@ use crate::constants;
 use crate::errors::{Result, bad};
 use crate::host::{self, check};
 use crate::mpi_h::MPI_Info;
-use crate::{process, report};
+use crate::{report, world};
 
 /// The hints of the host's, of which malformed ones are left out: MPI lets a library ignore what it does not
 /// understand.
@@ -26,7 +26,7 @@ pub(crate) fn from_host(info: MPI_Info) -> Result<Info> {
             true => hints = hints.with(key, value),
             false => report::trouble(&format!(
                 "{}the hint {key}={value:?} is malformed, and ignored",
-                process::name()
+                world::name()
             )),
         }
     }

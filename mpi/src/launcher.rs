@@ -6,7 +6,7 @@ use std::env;
 use transom::ErrorClass;
 
 use crate::errors::{self, bad};
-use crate::process::Ranks;
+use crate::world::Ranks;
 use crate::{constants, loaded, report};
 
 /// How launchers tell a process which rank it is, and of how many. Slurm's other counts stand in batch scripts, too.

@@ -6,12 +6,8 @@
     reason = "these are the names that the standard has"
 )]
 
-use std::ffi::c_int;
-
-use crate::constants;
-
 #[cfg(handles_are_numbers)]
-type Handle = c_int;
+type Handle = std::ffi::c_int;
 #[cfg(not(handles_are_numbers))]
 type Handle = *mut std::ffi::c_void;
 
@@ -70,15 +66,3 @@ pub(crate) type MPI_Count = i64;
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct MPI_Status([u8; 0]);
-
-impl MPI_Status {
-    /// The place of the error in one of several.
-    ///
-    /// # Safety
-    /// There are that many, and this one besides.
-    pub(crate) unsafe fn error_of(several: *mut Self, index: usize) -> *mut c_int {
-        let at = index * constants::status_size() + constants::status_error();
-        // SAFETY: the caller's promise.
-        unsafe { several.byte_add(at).cast() }
-    }
-}

@@ -7,8 +7,8 @@ use transom::raw::{Flavor, Layout, PROC_NULL, Request, Window};
 use transom::{BasicType, ErrorClass, Op};
 
 use crate::errors::{Result, bad, null};
-use crate::exported::{on_windows, quick_on_windows};
 use crate::mpi_h::{MPI_Aint, MPI_Count, MPI_Datatype, MPI_Op, MPI_Request, MPI_Win};
+use crate::on_windows::{on_windows, quick_on_windows};
 use crate::process::{rank, somebody};
 use crate::types::{self, Dense, Known};
 use crate::{constants, requests};

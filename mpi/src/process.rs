@@ -5,14 +5,13 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use transom::lower::{Allgather, AllgatherError};
 use transom::raw::PROC_NULL;
 use transom::{Communicator, Comparison, ErrorClass, Group, Job, ThreadLevel};
 
 use crate::errors::{Failure, Result, bad};
-use crate::host::{self, HostError, check};
+use crate::host::{self, check};
 use crate::mpi_h::{MPI_Comm, MPI_Datatype, MPI_Group};
-use crate::requests::receive_from_nobody;
+use crate::world::{self, Ranks};
 use crate::{constants, launcher, report};
 
 /// The job, between the host's Init and its Finalize.
@@ -43,112 +42,9 @@ pub(crate) fn process() -> Option<Arc<Process>> {
         .clone()
 }
 
-/// Some ranks that the host joins.
-pub(crate) struct Ranks {
-    comm: MPI_Comm,
-    rank: u32,
-    size: u32,
-}
-
-impl Ranks {
-    /// The processes of a communicator, in its order.
-    pub(crate) fn of(comm: MPI_Comm) -> std::result::Result<Self, HostError> {
-        let (mut rank, mut size) = (0, 0);
-        // SAFETY: both are locals, and the host checks the handle.
-        unsafe {
-            check(host::PMPI_Comm_rank(comm, &raw mut rank))?;
-            check(host::PMPI_Comm_size(comm, &raw mut size))?;
-        }
-        Ok(Self {
-            comm,
-            rank: rank.unsigned_abs(),
-            size: size.unsigned_abs(),
-        })
-    }
-
-    pub(crate) fn is_one(&self) -> bool {
-        self.size == 1
-    }
-
-    /// What each passed, one after the other.
-    pub(crate) fn allgather_bytes(&self, mine: &[u8]) -> std::result::Result<Vec<u8>, HostError> {
-        let len = c_int::try_from(mine.len()).map_err(|_| HostError(0))?;
-        let mut all = vec![0; mine.len() * self.size as usize];
-        let byte = constants::byte();
-        // SAFETY: each rank has `len` bytes, for which there is room `size` times.
-        check(unsafe {
-            host::PMPI_Allgather(
-                mine.as_ptr().cast(),
-                len,
-                byte,
-                all.as_mut_ptr().cast(),
-                len,
-                byte,
-                self.comm,
-            )
-        })?;
-        Ok(all)
-    }
-}
-
-// SAFETY: `MPI_Allgather` puts what rank `r` of the communicator sends at place `r` of what each receives, and the
-// collectives of one communicator go together in their order. A host that breaks this breaks MPI.
-unsafe impl Allgather for Ranks {
-    fn rank(&self) -> u32 {
-        self.rank
-    }
-
-    fn size(&self) -> u32 {
-        self.size
-    }
-
-    fn allgather(&self, mine: &[u8]) -> std::result::Result<Vec<Vec<u8>>, AllgatherError> {
-        let all = self.allgather_bytes(mine).map_err(HostError::text)?;
-        Ok(all.chunks(mine.len()).map(<[u8]>::to_vec).collect())
-    }
-}
-
-static HAS_WORLD: AtomicBool = AtomicBool::new(false);
-static HAS_SESSION: AtomicBool = AtomicBool::new(false);
-
-/// The program has begun a session, which need not have a world.
-pub(crate) fn session_begins() {
-    HAS_SESSION.store(true, Ordering::Relaxed);
-}
-
-/// Whether the host has its world, which it has no more once it has ended. In Intel MPI, sessions count as if they had.
-pub(crate) fn has_begun() -> bool {
-    let mut has_ended = 0;
-    // SAFETY: a local.
-    unsafe { host::PMPI_Finalized(&raw mut has_ended) };
-    if has_ended != 0 {
-        return false;
-    }
-    if HAS_WORLD.load(Ordering::Relaxed) || HAS_SESSION.load(Ordering::Relaxed) {
-        return HAS_WORLD.load(Ordering::Relaxed);
-    }
-    let mut flag = 0;
-    // SAFETY: a local.
-    unsafe { host::PMPI_Initialized(&raw mut flag) };
-    flag != 0
-}
-
-/// Which rank of the host's world this is.
-pub(crate) fn world_rank() -> u32 {
-    Ranks::of(constants::comm_world()).map_or(0, |ranks| ranks.rank)
-}
-
-/// What sentences about this process begin with: its rank in the host's world, while there is one.
-pub(crate) fn name() -> String {
-    match has_begun() {
-        true => format!("rank {}: ", world_rank()),
-        false => String::new(),
-    }
-}
-
 /// Collective over the host's world, which has just begun. Without a job, all windows stay the host's.
 pub(crate) fn begin() {
-    HAS_WORLD.store(true, Ordering::Relaxed);
+    world::begins();
     if !is_off() {
         launcher::check();
     }
@@ -339,7 +235,7 @@ impl Process {
         let mut request = constants::request_null();
         // SAFETY: the request is a local, and may go, since it is complete.
         unsafe {
-            let code = receive_from_nobody(datatype, self.private, &raw mut request);
+            let code = host::receive_from_nobody(datatype, self.private, &raw mut request);
             if code == 0 {
                 host::PMPI_Request_free(&raw mut request);
             }

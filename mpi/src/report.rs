@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::process;
 use crate::windows::lock;
+use crate::world;
 
 static OURS: AtomicU64 = AtomicU64::new(0);
 static HOSTS: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
@@ -48,7 +48,7 @@ pub(crate) fn no_job(why: String) {
 /// Why there is no job.
 pub(crate) fn why_no_job() -> String {
     let why = lock(&NO_JOB).clone();
-    why.unwrap_or_else(|| match process::has_begun() {
+    why.unwrap_or_else(|| match world::has_begun() {
         true => "MPI_Init was not called through this library".to_owned(),
         false => ONLY_SESSIONS.to_owned(),
     })

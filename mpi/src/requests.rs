@@ -16,7 +16,7 @@ use crate::constants;
 use crate::errors::{self, Result};
 use crate::exported::{exported, in_front};
 use crate::host::{self, check, host};
-use crate::mpi_h::{MPI_Comm, MPI_Datatype, MPI_Request, MPI_Status, MPI_Win, Number};
+use crate::mpi_h::{MPI_Request, MPI_Status, MPI_Win, Number};
 use crate::process::process;
 use crate::windows::lock;
 
@@ -43,10 +43,6 @@ enum State {
     /// The host takes it for complete. The call that ends the request will tell.
     Failed(transom::Error),
 }
-
-pub(crate) type Query = unsafe extern "C" fn(*mut c_void, *mut MPI_Status) -> c_int;
-pub(crate) type Free = unsafe extern "C" fn(*mut c_void) -> c_int;
-pub(crate) type Cancel = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
 
 /// A request of the host's for this one of ours.
 ///
@@ -78,32 +74,9 @@ pub(crate) unsafe fn lend(
 pub(crate) unsafe fn complete(request: *mut MPI_Request) -> Result<()> {
     let (byte, world) = (constants::byte(), constants::comm_world());
     // SAFETY: the caller's promise.
-    Ok(check(unsafe { receive_from_nobody(byte, world, request) })?)
-}
-
-/// A receive that is complete at once, without anything received. Returns the host's code.
-///
-/// # Safety
-/// `request` is writable.
-pub(crate) unsafe fn receive_from_nobody(
-    datatype: MPI_Datatype,
-    comm: MPI_Comm,
-    request: *mut MPI_Request,
-) -> c_int {
-    // One, since MPICH does not look at the type of none.
-    let (mut element, count) = (0_u8, 1);
-    // SAFETY: the request is the caller's promise; nothing is received, whatever there is room for.
-    unsafe {
-        host::PMPI_Irecv(
-            (&raw mut element).cast(),
-            count,
-            datatype,
-            constants::proc_null(),
-            0,
-            comm,
-            request,
-        )
-    }
+    Ok(check(unsafe {
+        host::receive_from_nobody(byte, world, request)
+    })?)
 }
 
 /// # Safety
@@ -289,7 +262,7 @@ impl Failures {
         }
         if statuses != constants::statuses_ignore() && !statuses.is_null() {
             // SAFETY: the caller's promise.
-            let error = |index: usize| unsafe { MPI_Status::error_of(statuses, index) };
+            let error = |index: usize| unsafe { error_of(statuses, index) };
             if code == 0 {
                 // SAFETY: the caller's promise. The host says there what failed only if something did.
                 (0..count).for_each(|index| unsafe { *error(index) = 0 });
@@ -501,4 +474,14 @@ in_front! {
         // SAFETY: the program's own arguments.
         unsafe { failures.of_some(code, requests, done, indices, statuses) }
     }
+}
+
+/// The place of the error in one of several statuses.
+///
+/// # Safety
+/// There are that many, and this one besides.
+unsafe fn error_of(several: *mut MPI_Status, index: usize) -> *mut c_int {
+    let at = index * constants::status_size() + constants::status_error();
+    // SAFETY: the caller's promise.
+    unsafe { several.byte_add(at).cast() }
 }

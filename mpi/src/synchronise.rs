@@ -7,8 +7,8 @@ use transom::raw::Assert;
 use transom::{ErrorClass, LockKind};
 
 use crate::errors::{Result, bad, null};
-use crate::exported::{on_windows, quick_on_windows};
 use crate::mpi_h::{MPI_Group, MPI_Win};
+use crate::on_windows::{on_windows, quick_on_windows};
 use crate::process::{self, rank};
 use crate::{constants, groups};
 
