@@ -59,7 +59,7 @@ fn each_line_has_a_level_and_the_exit_code_is_the_worst() {
             "open files",
             "clock",
             "processors",
-            "seccomp",
+            "tasks of the control group",
         ] {
             let count = lines.iter().filter(|line| line.1 == check).count();
             assert_eq!(count, 1, "{check} in {text}");

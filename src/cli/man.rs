@@ -56,10 +56,11 @@ fn write_all(folder: &Path) -> Result<(), ManError> {
 fn pages() -> Result<Vec<(String, Vec<u8>)>, ManError> {
     let mut cli = Cli::command().disable_help_subcommand(true);
     cli.build();
-    let commands = cli
-        .get_subcommands()
-        .filter(|command| !command.is_hide_set());
-    [&cli].into_iter().chain(commands).map(page).collect()
+    [&cli]
+        .into_iter()
+        .chain(cli.get_subcommands())
+        .map(page)
+        .collect()
 }
 
 /// As all pages, but for a section of the environment, which is no further text here.

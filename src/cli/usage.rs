@@ -96,10 +96,7 @@ fn wrong(error: &clap::Error, kind: ContextKind) -> Option<&str> {
 /// The command that differs from a word in a letter, or in two that have changed places, which clap takes for more;
 /// or else all commands.
 fn commands(word: &str, cli: &Command) -> String {
-    let shown = cli
-        .get_subcommands()
-        .filter(|command| !command.is_hide_set());
-    let names: Vec<&str> = shown.map(Command::get_name).collect();
+    let names: Vec<&str> = cli.get_subcommands().map(Command::get_name).collect();
     let near = names
         .iter()
         .find(|name| strsim::osa_distance(name, word) <= 1);

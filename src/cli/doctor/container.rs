@@ -12,19 +12,7 @@ const LAUNCHER_TASKS: u64 = 8;
 const NO_LIMIT: u64 = 1 << 60;
 
 pub(super) fn check(machine: &Machine, probes: &Probes) -> Vec<Finding> {
-    let mut findings = vec![memory(machine, probes), tasks(machine, probes)];
-    findings.push(match machine.status("Seccomp").as_deref() {
-        Some("2") => Finding::ok(
-            "seccomp",
-            "a filter of system calls is active; what it forbids of ours shows in other lines",
-        ),
-        _ => Finding::ok("seccomp", "no filter of system calls"),
-    });
-    findings.extend(probes.shm.map(|size| {
-        let size = bytes(size);
-        Finding::ok("/dev/shm", format!("{size}, which Transom does not use"))
-    }));
-    findings
+    vec![memory(machine, probes), tasks(machine, probes)]
 }
 
 fn memory(machine: &Machine, probes: &Probes) -> Finding {

@@ -1,9 +1,7 @@
 //! Where facts come from: files of the kernel, under a root that tests choose, and things tried.
 
-use std::ffi::CString;
 use std::fs;
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rdma_sys_shim::rdma::{self, RdmaDevice, Seat};
@@ -101,8 +99,6 @@ pub(super) struct Probes {
     pub(super) tcp: Result<Vec<String>, String>,
     pub(super) clock_resolution: Duration,
     pub(super) processors: u64,
-    /// Bytes of `/dev/shm`, where there is one.
-    pub(super) shm: Option<u64>,
 }
 
 impl Probes {
@@ -119,7 +115,6 @@ impl Probes {
             tcp: tcp(wanted),
             clock_resolution: clock_resolution(),
             processors: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
-            shm: capacity(Path::new("/dev/shm")),
         }
     }
 }
@@ -169,16 +164,4 @@ fn clock_resolution() -> Duration {
     // SAFETY: the call writes the timespec, which is live. It cannot fail: Linux has this clock.
     unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC, &raw mut resolution) };
     Duration::new(resolution.tv_sec as u64, resolution.tv_nsec as u32)
-}
-
-/// How many bytes the file system at `path` holds.
-fn capacity(path: &Path) -> Option<u64> {
-    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
-    // SAFETY: zeros are a valid value of this struct of integers.
-    let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
-    // SAFETY: the path is a live C string, and the struct is live and only written.
-    match unsafe { libc::statvfs(path.as_ptr(), &raw mut stat) } {
-        0 => Some(stat.f_blocks as u64 * stat.f_frsize as u64),
-        _ => None,
-    }
 }

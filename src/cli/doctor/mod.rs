@@ -49,12 +49,17 @@ pub(super) fn run(args: &Args) -> ExitCode {
     let spec = args.device.clone().or_else(super::device_variable);
     let wanted = Wanted::parse(spec.as_deref().unwrap_or(""));
     let findings = examine(&Machine::this(), &Probes::take(&wanted), &wanted);
-    let text = match args.json {
-        true => super::screen::json_lines(&findings),
-        false => finding::text(&findings, super::screen::columns()),
+    report(&findings, args.json)
+}
+
+/// Prints the findings. The exit code says how bad the worst is.
+fn report(findings: &[Finding], json: bool) -> ExitCode {
+    let text = match json {
+        true => super::screen::json_lines(findings),
+        false => finding::text(findings, super::screen::columns()),
     };
     match super::print(&text) {
-        ExitCode::SUCCESS => ExitCode::from(finding::exit_code(&findings)),
+        ExitCode::SUCCESS => ExitCode::from(finding::exit_code(findings)),
         failure => failure,
     }
 }

@@ -20,6 +20,7 @@ use transom_launch::oversubscription;
 
 use super::super::DEVICE;
 use super::finding::{self, Finding, Level};
+use super::report;
 use checks::{FlagKind, Outcome, Role};
 use introduction::{Candidate, Introduction};
 use link::{End, Link, Offer};
@@ -150,17 +151,6 @@ fn test(spec: Option<&str>, json: bool) -> transom::Result<ExitCode> {
     };
     job.finish()?;
     Ok(code)
-}
-
-fn report(findings: &[Finding], json: bool) -> ExitCode {
-    let text = match json {
-        true => super::super::screen::json_lines(findings),
-        false => finding::text(findings, super::super::screen::columns()),
-    };
-    match super::super::print(&text) {
-        ExitCode::SUCCESS => ExitCode::from(finding::exit_code(findings)),
-        failure => failure,
-    }
 }
 
 impl Tester<'_> {

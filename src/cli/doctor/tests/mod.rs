@@ -52,7 +52,6 @@ impl Fake {
                 tcp: Ok(vec!["eth0: 192.0.2.1/24".to_owned()]),
                 clock_resolution: Duration::from_nanos(1),
                 processors: 2,
-                shm: Some(64 << 20),
             },
         };
         fake.limits("unlimited", "unlimited", "1024 524288");
