@@ -11,13 +11,8 @@ pub fn allowed() -> Vec<u32> {
     Processors::allowed().map_or_else(|_| Vec::new(), |mine| mine.iter().collect())
 }
 
-/// Local. Where this rank may run, to be told to the others: empty where nothing is known of it.
-#[must_use]
-pub fn processors() -> String {
-    Processors::allowed().map_or_else(|_| String::new(), |mine| mine.to_string())
-}
-
-/// Local. Whether the ranks of this host are oversubscribed. Each has published its [`processors`].
+/// Local. Whether the ranks of this host are oversubscribed. Each has told its
+/// [`processors`](crate::launcher::processors).
 #[must_use]
 pub fn are_oversubscribed(told: &[&str]) -> bool {
     let lists: Vec<_> = told.iter().map(|list| Processors::parse(list)).collect();

@@ -20,17 +20,12 @@ pub(crate) struct Processors(Vec<c_ulong>);
 impl Processors {
     /// Those that the calling thread may run on, and what it starts.
     pub(crate) fn allowed() -> io::Result<Self> {
-        Self::of(0)
-    }
-
-    /// Those that a process may run on; 0 is the calling thread.
-    pub(crate) fn of(pid: u32) -> io::Result<Self> {
         let mut words = vec![0 as c_ulong; 16];
         loop {
             let (place, bytes) = (words.as_mut_ptr(), size_of_val(&words[..]));
             // SAFETY: the call writes at most as many bytes as it is told, which are those of live words
             // that nobody else has. A cpu_set_t is such words too, and their number is what it is told.
-            let read = unsafe { libc::sched_getaffinity(pid.cast_signed(), bytes, place.cast()) };
+            let read = unsafe { libc::sched_getaffinity(0, bytes, place.cast()) };
             match check(read) {
                 Ok(_) => return Ok(Self::trimmed(words)),
                 // It has fewer bits than the kernel's.

@@ -12,13 +12,6 @@ pub fn say(line: &dyn Display) {
     let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
-/// The beginning of a text: as many whole characters as `most` bytes hold.
-pub(crate) fn beginning(text: &str, most: usize) -> &str {
-    let mut ends = (0..=text.len().min(most)).rev();
-    let end = ends.find(|&end| text.is_char_boundary(end));
-    &text[..end.unwrap_or(0)]
-}
-
 /// Turns the -1 of a C call into an error.
 pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     match result {

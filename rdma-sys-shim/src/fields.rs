@@ -28,7 +28,8 @@ impl<'a> Fields<'a> {
 }
 
 /// The beginning of a text: at most so many bytes, whole characters.
-pub(crate) fn beginning(text: &str, most: usize) -> &str {
+#[must_use]
+pub fn beginning(text: &str, most: usize) -> &str {
     let end = (0..=most.min(text.len())).rfind(|&end| text.is_char_boundary(end));
     &text[..end.unwrap_or(0)]
 }

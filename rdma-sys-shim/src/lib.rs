@@ -48,6 +48,7 @@ pub use device::{
 };
 pub use error::{Absence, Error, Result};
 pub use fences::{fence_all, light_fence, take_fences};
+pub use fields::beginning;
 pub use memory::Number;
 pub use primitive::milliseconds;
 pub use provider::{

@@ -7,11 +7,11 @@ use rdma_sys_shim::{AtomicDomain, Device, Endpoint, RemoteRegion};
 use transom_launch::pmi::PmiError;
 
 use super::control_header::SLAB_LIST;
-use super::texts::beginning;
 use crate::error::{Error, ErrorClass, PeerError, Result, SystemError};
 use crate::memory::control::{BlockPlace, listed_slab};
 use crate::memory::remote::{RemoteMemory, RemoteWord};
 use crate::wait::{Patience, lock};
+use rdma_sys_shim::beginning;
 
 /// Of a longer name, so many bytes are published: a record has to fit into one line of PMI.
 const LONGEST_NAME: usize = 32;

@@ -1,5 +1,7 @@
 //! What a rank tells the others in words.
 
+use rdma_sys_shim::beginning;
+
 /// Two texts, one behind the other.
 pub(crate) fn join_texts(first: &str, second: &str) -> Vec<u8> {
     let len = (first.len() as u32).to_le_bytes();
@@ -12,13 +14,6 @@ pub(crate) fn split_texts(bytes: &[u8]) -> Option<(String, String)> {
     let (first, second) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_owned()).ok();
     Some((text(first)?, text(second)?))
-}
-
-/// As many whole characters as `most` bytes hold.
-pub(crate) fn beginning(text: &str, most: usize) -> &str {
-    let ends = text.char_indices().map(|(at, c)| at + c.len_utf8());
-    let len = ends.take_while(|&end| end <= most).last().unwrap_or(0);
-    &text[..len]
 }
 
 /// The beginning of a text, and zeros behind it.

@@ -44,6 +44,7 @@ mod warden;
 use std::ffi::OsString;
 use std::time::Duration;
 
+pub use crate::start::is_launched;
 pub use binding::BindTo;
 pub use error::LaunchError;
 pub use outcome::{Cause, Failure, Outcome};
@@ -51,12 +52,6 @@ pub use outcome::{Cause, Failure, Outcome};
 /// The most ranks that one launcher starts. Each is a process with four descriptors here; beyond
 /// this a machine's process table is the wrong place for a job.
 pub const MAX_RANKS: u32 = 65_536;
-
-/// Local. Whether the environment makes this process a rank of a job, be it one that `Job::init` can
-/// join or one for which it fails. A program that starts its own ranks asks this first.
-pub fn is_launched() -> bool {
-    crate::start::is_launched()
-}
 
 /// Local. The processors that the calling thread may run on, as the kernel writes them: `0-3,8`. `None`
 /// if the system does not say.

@@ -393,7 +393,7 @@ impl Bootstrap for Client {
 
     fn abort(&self, code: i32, message: &str) -> Result<(), AllgatherError> {
         // A quarter of the line for the text, which may triple when it is escaped.
-        let message = sys::beginning(message, MAX_REQUEST / 4);
+        let message = rdma_sys_shim::beginning(message, MAX_REQUEST / 4);
         let line = Builder::new("abort")
             .with("exitcode", code)
             .with("message", escape(message.as_bytes()))

@@ -1,6 +1,6 @@
 //! Why a start over TCP failed, as rank 0 tells it to all ranks that have proven themselves.
 
-use crate::sys::beginning;
+use rdma_sys_shim::beginning;
 
 /// Why ranks that met at a rendezvous do not become a job, and which of them is at fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

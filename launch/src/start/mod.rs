@@ -42,8 +42,10 @@ fn secret_in(variable: impl Fn(&str) -> Option<OsString>) -> Option<[u8; 32]> {
     }
 }
 
-/// Local. Whether [`join`] finds other ranks in the environment, or a launcher of one, usable or not.
-pub(crate) fn is_launched() -> bool {
+/// Local. Whether the environment makes this process a rank of a job, be it one that [`join`] can join or one for which it
+/// fails. A program that starts its own ranks asks this first.
+#[must_use]
+pub fn is_launched() -> bool {
     !matches!(detect(|name| std::env::var_os(name)), Ok(Starter::Alone))
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytemuck::{Pod, Zeroable};
 use rdma_sys_shim::{Device, JobSecret, JobSpan, Joining};
 use transom_launch::pmi::PmiError;
-use transom_launch::{Allgather, Bootstrap, oversubscription};
+use transom_launch::{Allgather, Bootstrap, launcher, oversubscription};
 
 use super::{Context, Place, WorldBlock, fnv_1a};
 use crate::error::{Error, Misuse, Result};
@@ -144,7 +144,7 @@ impl Context {
         };
         let is_kept = bootstrap.map_or(Ok(false), keeps).map_err(failed)?;
         let said = if is_kept { "" } else { &record };
-        let mine = join_texts(said, &oversubscription::processors());
+        let mine = join_texts(said, &launcher::processors().unwrap_or_default());
         let told = gather_any_by(OPERATION, by, (rank, size), &mine)?;
         let (fabric, hosts, world_block) = ready?;
         let mut processors = Vec::new();
