@@ -1,5 +1,5 @@
 //! Which way bytes go to memory of a peer that is not mapped here, and from there. All lengths that decide on the way
-//! are in this file; the table in `docs/architecture.md` is what the test below prints.
+//! are in this file; the table in `docs/protocols.md` is what the test below prints.
 
 use std::time::Duration;
 
