@@ -1,10 +1,10 @@
 //! How the ranks of a job find each other.
 //!
-//! The environment says who started this process ([`crate::start`]), and so which implementation of
-//! [`Bootstrap`] joins the job: [`pmi`](crate::pmi) and [`pmix`](crate::pmix) ask the launcher that started the
-//! ranks, [`rendezvous`](crate::rendezvous) meets over TCP where nobody started them together, and [`Alone`] is
-//! a job of one rank. The code that starts the library sees the trait and nothing else. A program that starts ranks
-//! by other means brings an [`Allgather`] of its own.
+//! The environment says who started this process ([`crate::start`]). This determines which implementation of
+//! [`Bootstrap`] joins the job. [`pmi`](crate::pmi) and [`pmix`](crate::pmix) ask the launcher that started the
+//! ranks. [`rendezvous`](crate::rendezvous) connects ranks over TCP if no launcher started them together. [`Alone`]
+//! is a job of one rank. The code that starts the library sees only the trait. A program that starts ranks by other
+//! means provides its own [`Allgather`].
 
 use std::error::Error;
 use std::fmt;

@@ -1,5 +1,5 @@
-//! The word with which `transom run` reports at once that a rank has died, in a segment that all ranks map. Otherwise no
-//! rank would learn of it as long as none waits for the dead one.
+//! The word with which `transom run` reports at once that a rank has died, in a segment that all ranks map. Otherwise
+//! no rank would notice the death as long as none waits for the dead rank.
 
 use std::sync::atomic::Ordering;
 

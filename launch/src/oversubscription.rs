@@ -1,7 +1,7 @@
-//! Whether the ranks of a host are oversubscribed: more than its processors, so that they had better not spin.
+//! Whether the ranks of a host are oversubscribed: more than its processors, so that they should not spin.
 //!
-//! That they are more than the processors that one of them sees does not say so: a launcher that binds
-//! every rank to a core leaves each with one. So all tell where they may run.
+//! A rank cannot decide this from the processors that it may use: if a launcher binds every rank to a core,
+//! each rank sees one. So all ranks exchange the sets of processors on which they may run.
 
 use crate::processors::Processors;
 

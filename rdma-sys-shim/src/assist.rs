@@ -1,5 +1,5 @@
-//! Assist: a thread that waits does meanwhile what peers ask of its process. That spares them a wait for another thread or for
-//! the kernel, and takes nothing from a program that computes: what no thread takes up is done without it.
+//! Assist: a waiting thread serves requests of its process's peers. So peers need not wait for another thread or use
+//! the kernel. It costs a program that computes nothing: if no thread takes a request, the origin does without.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};

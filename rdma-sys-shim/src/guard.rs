@@ -1,9 +1,9 @@
-//! Accesses to memory that its owner may have unmapped: a fault ends them, and nothing else.
+//! Accesses to memory that may have been unmapped: a fault ends only the access.
 //!
-//! Peers ask threads of this process to access memory that the program owns. The program may have taken away rights to it
-//! (`mprotect`, `munmap`, a file that is shorter now), and then the kernel's own copy would fail with an error. So a
-//! guarded access does, too: a handler of SIGSEGV and SIGBUS has the thread return from [`guarded`]. Every other fault goes
-//! to the handler that was there before.
+//! Peers ask threads of this process to access memory of the program. The program may have made it inaccessible
+//! (`mprotect`, `munmap`, a truncated file). Then a copy by the kernel would fail with an error, and so does a guarded
+//! access: a handler of SIGSEGV and SIGBUS makes the thread return from [`guarded`]. Every other fault is passed on to
+//! the previous handler.
 
 use std::cell::Cell;
 use std::ffi::c_void;

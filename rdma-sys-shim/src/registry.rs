@@ -1,4 +1,4 @@
-//! Who provides devices, and which provider a spec is for.
+//! The list of providers, and which provider a spec belongs to.
 
 use std::sync::Arc;
 

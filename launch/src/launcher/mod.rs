@@ -1,19 +1,19 @@
-//! Starting a job on this machine and seeing it through; `transom run` is a thin shell over it.
+//! Starts a job on this machine and supervises it until it ends; `transom run` is a thin wrapper.
 //!
 //! [`Launch::run`] starts the ranks, serves them PMI-1.1, passes on their output and signals, and
 //! returns when the last process is gone. One thread does it all, in one loop that sleeps until a
 //! descriptor is ready.
 //!
 //! What it promises:
-//! - **Output** is passed on in whole lines; nothing that a rank wrote is lost, also when it is
+//! - **Output** is passed on in whole lines; nothing that a rank wrote is lost, even if the rank is
 //!   killed.
-//! - **Standard input** of the launcher is that of rank 0; the other ranks read `/dev/null`. A
-//!   terminal is read by the launcher on rank 0's behalf; anything else is handed over as it is.
+//! - **Standard input** of the launcher is that of rank 0; the other ranks read `/dev/null`. If it
+//!   is a terminal, the launcher reads it for rank 0; anything else is passed to rank 0 as it is.
 //! - **Signals**: SIGINT, SIGTERM and SIGHUP are forwarded to every process of the job. A second
 //!   one, or the end of the grace period, kills. SIGTSTP stops the job together with the launcher.
 //! - **Failure** of one rank ends the others: SIGTERM, then after the grace period SIGKILL.
-//! - **Nothing stays behind**: ranks and their children end with the launcher, also when it is
-//!   killed with SIGKILL.
+//! - **Nothing stays behind**: ranks and their children end with the launcher, even if it is killed
+//!   with SIGKILL.
 //!
 //! The ranks are told `PMI_FD`, `PMI_RANK`, `PMI_SIZE`, `PMI_JOBID`, `TRANSOM_LAUNCHER_PID` and,
 //! if one was asked for, `TRANSOM_DEVICE`.

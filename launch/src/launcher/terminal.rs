@@ -1,10 +1,10 @@
-//! Rank 0's standard input, where the launcher's is a terminal.
+//! Rank 0's standard input, if the launcher's is a terminal.
 //!
 //! The ranks are a process group of their own, so that Ctrl-C reaches the launcher alone. To the
-//! terminal they are a background job: a read would stop rank 0 with SIGTTIN. So the launcher
-//! reads, as long as it is the foreground job itself, and rank 0 gets the lines through a pipe.
-//! Any other standard input (a file, a pipe, `/dev/null`) is handed to rank 0 as it is, and the
-//! launcher never reads ahead in it.
+//! terminal they are a background job: a read would stop rank 0 with SIGTTIN. So the launcher reads
+//! the terminal while it is the foreground job, and passes the lines to rank 0 through a pipe. Rank
+//! 0 inherits any other standard input (a file, a pipe, `/dev/null`) as it is, and the launcher
+//! never reads from it.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, PipeReader, Read as _};

@@ -1,13 +1,14 @@
 //! The process group of the ranks, and the small process that ends it when the launcher dies.
 //!
 //! The warden is forked from the launcher, leads the group, and does nothing but wait on a pipe
-//! whose other end only the launcher holds. However the launcher ends, the kernel closes that
-//! end, and the warden kills the whole group: ranks, their children, itself. The ranks' own
+//! whose other end only the launcher holds. However the launcher ends, the kernel closes that end,
+//! and the warden kills the whole group: ranks, their children, itself. The ranks' own
 //! `PR_SET_PDEATHSIG` does the same for a rank that has moved to another group, but not for its
-//! children. What makes itself a daemon on purpose (`setsid` in a grandchild) escapes both.
+//! children. A process that makes itself a daemon on purpose (`setsid` in a grandchild) escapes
+//! both.
 //!
-//! As long as the warden has not been reaped, the kernel gives its number to nobody else, so
-//! that the group can be signalled without hitting a stranger.
+//! As long as the warden has not been reaped, the kernel does not reuse its PID, so signals to the
+//! group cannot reach another process.
 
 use std::io::{self, PipeWriter};
 use std::os::fd::{AsRawFd, RawFd};

@@ -1,9 +1,9 @@
 //! A rank's side of PMI-1.1.
 //!
 //! The protocol has keys and values that all ranks see after a barrier. In an allgather each rank puts its block, and
-//! rank 0 gets all blocks and puts them as one text, in which a block that is like the one before it takes a few
-//! characters. Records, which differ, are asked for one by one, by the ranks that need them. So the launcher does not have
-//! to answer size × size requests.
+//! rank 0 gets all blocks and puts them as one text, in which a block that equals the one before it takes only a few
+//! characters. Bootstrap records, which differ, are not gathered: a rank gets only those that it needs. So the launcher
+//! does not have to answer size × size requests.
 
 use std::ffi::OsString;
 use std::io::{self, Read as _};

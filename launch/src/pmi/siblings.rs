@@ -1,6 +1,6 @@
-//! The ranks that Hydra has started on this node. Hydra ends the job if a rank fails, but waits for ever if a rank
-//! ends with 0 and never joins. Its proxy, the parent of all of them, reaps that rank. So the ranks that wait can count
-//! the proxy's children.
+//! The ranks that Hydra has started on this node. Hydra ends the job if a rank fails, but waits for ever if a rank ends
+//! with 0 and never joins. Its proxy, the parent of all of them, reaps that rank. So the waiting ranks can count the
+//! proxy's children.
 
 use std::ffi::OsString;
 use std::fs;

@@ -1,6 +1,6 @@
 //! Connections to rank 0 that have not proven yet that they are ranks. Each may send a few bytes, for a short time.
-//! Their number is limited: the oldest is closed when one more comes. A rank whose connection was closed so connects
-//! again.
+//! Their number is limited: the oldest is closed when one more comes. If this closes the connection of a rank, the
+//! rank connects again.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read as _, Write as _};

@@ -1,10 +1,11 @@
 //! What the environment says about who started this process.
 //!
 //! A process of a larger job that cannot reach the others must not become a job of its own: N jobs of one
-//! would each report success. So the variables of a launcher that this crate cannot use are an error.
+//! would each report success. So it is an error if the environment has variables of a launcher that this
+//! crate cannot use.
 //!
-//! What is more specific counts first: a launcher's connection (`PMI_FD`), then Transom's own variables, then
-//! torchrun, which a launcher may start once on each node, then the rest.
+//! More specific variables count first: a launcher's connection (`PMI_FD`), then Transom's own variables,
+//! then torchrun, which a launcher may start once on each node, then the rest.
 
 use std::borrow::Cow;
 use std::ffi::OsString;

@@ -1,11 +1,11 @@
-//! Atomics by an agent, for devices that have none: a device is made of one that writes and reads, and of tcp, by which a thread
-//! of the target, the agent, carries out atomics and stores.
+//! Atomics by an agent, for devices that have none. This device combines a device that writes and reads with tcp. Over
+//! tcp, a thread of the target, the agent, carries out atomics and stores.
 //!
-//! Both have registered the same memory, under the keys of the first. The agent's instructions are the processor's, so the
-//! atomics are those of tcp. [`order`] says how the operations of both are those of one endpoint.
+//! Both devices register the same memory, under the keys of the first. The agent uses processor instructions, so these
+//! atomics have the properties of tcp's. [`order`] defines how the operations of both form one endpoint.
 //!
-//! Once a read is complete, all that was written before it over the same connection has to be in the target's memory, where its
-//! processor sees it. Queue pairs keep that: docs/protocols.md has the reasons.
+//! When a read is complete, all data that was written before it over the same connection must be in the target's
+//! memory, where its processor sees it. Queue pairs guarantee this: docs/protocols.md has the reasons.
 
 mod address;
 mod endpoint;

@@ -1,7 +1,8 @@
-//! How the tickets of two devices are those of one endpoint.
+//! How the tickets of two devices form the tickets of one endpoint.
 //!
-//! Operations are under way on one of the two at a time: before the first one on the other is posted, all are complete. So a
-//! ticket of ours is one of the present device's and what was given out before. Nothing here posts or waits.
+//! At any time, operations are under way on only one of the two devices: before the first one is posted to the other,
+//! all are complete. So a ticket is the current device's ticket plus the number of tickets that were issued before.
+//! Nothing here posts or waits.
 
 use crate::Ticket;
 

@@ -1,4 +1,4 @@
-//! By which the agent wakes threads of its process that sleep until a peer asks for something.
+//! How the agent wakes threads of its process that sleep until a peer sends a request.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

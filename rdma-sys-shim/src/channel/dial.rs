@@ -1,4 +1,4 @@
-//! Connecting to a target: by which of its addresses it answers, and whether it is the one that is meant.
+//! Connecting to a target: at which of its addresses it answers, and whether it is the right process.
 
 use std::fmt::Write as _;
 use std::io::{self, Read as _, Write as _};

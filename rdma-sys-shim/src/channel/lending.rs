@@ -1,5 +1,5 @@
-//! Whether requests wake the agent. They do not while a thread of the process that waits serves them: the agent would take the
-//! processor from that thread, and find nothing to do.
+//! Whether requests wake the agent. They do not while a waiting thread of the process serves them: the agent would take
+//! the processor from that thread, and find nothing to do.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};

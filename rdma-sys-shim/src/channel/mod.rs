@@ -1,7 +1,8 @@
 //! Connections by TCP between the processes of a job, for providers that need them.
 //!
-//! Each process has a thread, the [`ChannelAgent`], that listens, has those who connect prove that they know the key of the process's
-//! [`Record`], and serves them as a provider's [`Serve`] says. An origin finds a target with [`dial()`].
+//! Each process has a thread, the [`ChannelAgent`]. It listens, requires each process that connects to prove that it
+//! knows the key of this process's [`Record`], and serves it by a provider's [`Serve`]. An origin finds a target with
+//! [`dial()`].
 
 mod agent;
 mod call_bell;

@@ -7,9 +7,9 @@
 //! target: WELCOME
 //! ```
 //!
-//! The key is made of one in the target's record, which only ranks of the job get, and of the job's secret, if it has one: who
-//! reads what ranks publish may learn the first. Every message has a fixed length. A target
-//! reads no request before the origin's tag, and answers nothing to a process that does not name its instance.
+//! The key is derived from the key in the target's record, which only ranks of the job get, and from the job's secret,
+//! if there is one, because an eavesdropper may learn the record. Every message has a fixed length. A target reads no
+//! request before the origin's tag, and answers nothing to a process that does not name its instance.
 
 use std::fmt;
 

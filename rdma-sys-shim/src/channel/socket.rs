@@ -1,4 +1,5 @@
-//! Descriptors that a forked child gives back: a copy of a socket would keep the connection when its process has ended.
+//! Descriptors that a forked child closes: its copy of a socket would keep the connection open after the rank has
+//! ended.
 
 use std::net::TcpStream;
 use std::ops::Deref;

@@ -1,9 +1,9 @@
-//! Processes of one host that share a device across hosts reach each other's memory by mapping it, too.
+//! Processes of one host that use a device across hosts also map each other's memory.
 //!
 //! Memory that the device allocates is a memory file of the soft provider's, registered with the device. A
-//! neighbour maps it for loads and stores; every other access, and every atomic, goes through the device, whose
-//! atomics stay the only ones, unless they are the processor's, too. Who can map what is each process's own matter:
-//! either way leads to the same bytes.
+//! neighbour maps it for loads and stores; every other access, and every atomic, goes through the device. So all
+//! atomics are the device's, unless these are atomic with respect to the processor's. Each process decides for
+//! itself what it maps: both paths lead to the same bytes.
 
 mod address;
 mod endpoint;

@@ -1,5 +1,5 @@
-//! Reading devices from sysfs. What cannot be read is unknown or absent, never an error: a
-//! device may go while it is looked at.
+//! Reading devices from sysfs. What cannot be read is unknown or absent, never an error, because a
+//! device may be removed at any time.
 
 use std::fs;
 use std::path::Path;

@@ -1,9 +1,9 @@
-//! The agent: a thread of the target that carries out what its peers cannot do from outside,
-//! namely atomics on memory that they cannot map, and every transfer where the kernel forbids
+//! The agent: a thread of the target that carries out operations that its peers cannot carry out
+//! themselves: atomics on memory that they cannot map, and every transfer if the kernel forbids
 //! cross-memory attach.
 //!
-//! It runs while a region that needs it is registered, and for a moment after, so that a program
-//! that creates and frees windows in a loop does not start a thread each time.
+//! It runs while a region that needs it is registered, and for a short time afterwards, so that a
+//! program that creates and frees windows in a loop does not start a thread each time.
 
 use std::hint::spin_loop;
 use std::mem::MaybeUninit;

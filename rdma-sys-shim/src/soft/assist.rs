@@ -1,5 +1,5 @@
-//! A thread that waits reads and writes memory that peers cannot map: what they ask for stands in the slots. What nobody takes up
-//! goes by the kernel after a moment.
+//! A waiting thread reads and writes memory that peers cannot map. The slots contain the requests. If no thread takes a
+//! request, the origin uses the kernel after a short time.
 
 use std::sync::Arc;
 use std::time::Duration;

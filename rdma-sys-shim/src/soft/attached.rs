@@ -1,5 +1,5 @@
-//! Transfers by the kernel: cross-memory attach. A run goes at once or by a buffer, as `select` says; of many pieces the kernel
-//! takes lists.
+//! Transfers by the kernel: cross-memory attach. A run is copied directly or through a buffer, as `select` says. For
+//! many pieces, the kernel gets lists.
 
 use std::io;
 

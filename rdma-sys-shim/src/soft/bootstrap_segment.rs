@@ -1,4 +1,4 @@
-//! Memory of one process that others of this host map: for what is to be known at once, and without a
+//! Memory of one process that others on this host map, for news that they need at once and without a
 //! connection.
 
 use std::ffi::CStr;

@@ -1,5 +1,5 @@
-//! What a process can do that opens the segment of another, which lets everybody write who may open it: nothing to memory
-//! that the other has not registered.
+//! Every process that may open the segment of another process may also write to it. These tests show that it still
+//! cannot access memory that the other process has not registered.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,13 +1,13 @@
 //! The process behind a segment: whether it runs, and how its memory and files are reached.
 //!
-//! The system names a process by a number, which another process may get once the first is gone, and which stays when a
-//! process starts another program (exec).
+//! A PID may be reused for another process after the first one has ended, and it stays the same if a process starts
+//! another program (exec).
 //!
-//! So a process holds a record lock on the memory file of its segment, from before it
-//! publishes its address. The kernel drops the lock when the process ends or starts another program, and not before: it
-//! stays while any thread runs, and a forked child does not have it. It also drops it when the process closes any descriptor
-//! of the file, so a process never opens its own segment. Peers open the file for each look, so that none of their descriptors
-//! is taken for good.
+//! So a process holds a record lock on the memory file of its segment, from before it publishes its address. The kernel
+//! drops the lock when the process ends or starts another program, and not before: it stays while any thread runs, and
+//! a forked child does not have it. It also drops it when the process closes any descriptor of the file, so a process
+//! never opens its own segment. Peers open the file for each check, so that none of their descriptors is taken
+//! permanently.
 
 use std::fs::File;
 use std::io;

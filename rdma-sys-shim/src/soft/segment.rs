@@ -1,6 +1,6 @@
-//! The memory file through which a process is known to its peers: who it is, its table of
-//! regions, the slots through which its agent is asked, and room for what it allocates: peers that
-//! have met have mapped that too.
+//! The memory file by which peers know a process. It contains the process's identity, its table of
+//! regions, the slots for requests, and space for small allocations, which peers therefore map when
+//! they connect.
 //!
 //! The file is sparse: what is not used costs no memory.
 

@@ -1,4 +1,4 @@
-//! Which way bytes go to memory of a peer that is not mapped here, and from there. All lengths that decide on the way
+//! Which path bytes take to and from memory of a peer that is not mapped here. All lengths that determine the path
 //! are in this file; the table in `docs/protocols.md` is what the test below prints.
 
 use std::time::Duration;

@@ -1,7 +1,9 @@
-//! Threads of this process that carry out peers' requests. Whoever withdraws a region waits for those that are at one.
+//! Threads of this process that carry out peers' requests. A thread that withdraws a region waits for those that are
+//! carrying out a request.
 //!
-//! A request takes a fraction of a microsecond, so that its thread makes no fence: whoever waits makes one for all, which takes
-//! microseconds. Where the kernel makes none, each has its own.
+//! A request takes only a fraction of a microsecond, so the serving thread issues no fence. The waiting thread issues
+//! one on all threads, which takes microseconds. If the kernel does not support this, each serving thread issues its
+//! own.
 
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

@@ -4,13 +4,13 @@
 //! SERVING (by the agent, or by a thread that assists) → DONE or REFUSED → IDLE, and the owner gives the slot back. The other
 //! fields and the data are the server's in the state SERVING, and the owner's in all others.
 //!
-//! The agent is told of slots that are ready. A thread that assists looks at all of them, again and again. A slot that was only
-//! offered for assist is taken back by its origin after a moment (READY → IDLE), and if that died meanwhile, is served no
-//! more after a tenth of a second.
+//! The agent is told of slots that are ready. A thread that assists looks at all of them, again and again. If a slot
+//! was only offered for assist, its origin takes it back after a short time (READY → IDLE). If the origin has died, no
+//! thread serves the slot after a tenth of a second.
 //!
-//! No thread sleeps while there is something for it to do. A thread that is about to sleep sets `sleeping`, and then checks
-//! once more. A thread that has something for it leaves it there, and then reads `sleeping`. A full fence between the two
-//! steps on both sides makes sure that one of them sees the other.
+//! No thread sleeps while there is a request for it. A thread that is about to sleep sets `sleeping`, and then checks
+//! once more. A thread that has a request stores it, and then reads `sleeping`. A full fence between the two steps on
+//! both sides ensures that at least one side sees the other's store.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The table of registered regions: what an rkey is checked against.
 //!
-//! There are two of a process. The one in its segment tells peers what they may ask for, and what they can map; since they can
-//! write there, its owner checks their requests, and its own, against the other, which is in memory of its own.
+//! A process has two tables. The one in its segment tells peers what they may access and what they can map. Since peers
+//! can write to it, the owner checks their requests, and its own, against the other table, which is in private memory.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{Ordering, fence};

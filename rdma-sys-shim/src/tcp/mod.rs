@@ -1,9 +1,9 @@
 //! The tcp provider: windows over plain Ethernet, or any other network that carries TCP.
 //!
-//! Every process has a thread, the [`ChannelAgent`], that carries out what its peers ask for, in the order of each connection's
-//! stream. An origin opens a connection to a target when it first needs one; its own threads send the requests and receive the
-//! answers. So a pair that accesses memory in both directions has two connections, and no thread that sends to a peer has to
-//! serve it meanwhile.
+//! Every process has a thread, the [`ChannelAgent`], that carries out what its peers ask for, in the order of each
+//! connection's stream. An origin opens a connection to a target when it first needs one; its own threads send the
+//! requests and receive the answers. So a pair of ranks that accesses memory in both directions has two connections,
+//! and a thread that sends to a peer need not serve it at the same time.
 
 mod endpoint;
 mod frame;

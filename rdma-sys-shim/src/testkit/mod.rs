@@ -1,7 +1,6 @@
 //! The contract of [`Device`] and [`Endpoint`](crate::Endpoint) as cases, over the devices of any provider.
 //!
-//! A test binary runs them as [`over`] lists them. A case panics where the device does
-//! something that the contract does not allow.
+//! A test binary runs the cases that [`over`] lists. A case panics if the device violates the contract.
 
 mod access;
 mod atomics;

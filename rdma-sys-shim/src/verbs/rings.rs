@@ -1,5 +1,5 @@
-//! The memory of large rings. Where many connections copy, each has one for as long as something is under way in it, so
-//! that what a process pins follows from how many copy at a time, and not from how many ever did.
+//! The memory of large rings. If many connections copy, each has a large ring only while something is under way in it.
+//! So the pinned memory depends on how many connections copy at the same time, not on how many have ever copied.
 
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! What the two ends of a connection settle on: of everything, the less of what either can do.
+//! The limits that both ends of a connection use: of each limit, the smaller value.
 
 use super::connect::Numbers;
 

@@ -1,7 +1,7 @@
 //! Copies too large for the second-level cache.
 //!
-//! Streaming stores do not read the destination first. That nearly doubles the speed once the last level of the caches no
-//! longer holds both sides, and loses up to half of it while it does.
+//! Streaming stores do not read the destination first. This nearly doubles the speed if the last-level cache does not
+//! hold both sides, and loses up to half of it if it does.
 
 use std::arch::asm;
 use std::sync::LazyLock;

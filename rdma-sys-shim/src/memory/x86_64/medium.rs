@@ -1,9 +1,9 @@
-//! Copies that the second-level cache holds, of more than some lines.
+//! Copies of more than a few cache lines that fit into the second-level cache.
 //!
-//! From 2 KiB on, the C library has `rep movsb` do these where the processor calls it fast. AMD's do, and are slower by
-//! it than a loop of vector instructions: by a fifth, by half where the destination lies a little behind a multiple of
-//! 4 KiB from the source, as memory of `malloc` does from the start of a page, and twentyfold if it is not aligned to 16
-//! bytes then. Processors of others were not measured.
+//! From 2 KiB on, the C library uses `rep movsb` for them if the processor reports that it is fast. AMD's processors
+//! do, but on them it is slower than a loop of vector instructions: by a fifth; by half if the offset from source to
+//! destination is slightly more than a multiple of 4 KiB, as between the start of a page and memory of `malloc`; and
+//! twentyfold if the destination is then not aligned to 16 bytes. Processors of other vendors were not measured.
 
 use std::arch::asm;
 use std::sync::OnceLock;

@@ -1,6 +1,6 @@
-//! Asking threads of the peer that wait, which move a few bytes in a fraction of what the kernel takes. They are asked while
-//! the peer says that one of them looks for requests. A transfer goes in several requests, so that the peer carries out one
-//! while this process fills the next.
+//! Requests to waiting threads of the peer, which move a few bytes in a fraction of the time that the kernel takes.
+//! Requests are sent while the peer says that one of its threads polls. A transfer takes several requests, so that the
+//! peer carries out one while this process fills the next.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
-//! How the agent answers those who ask, and what it hears of the others.
+//! How the agent answers connection requests, and what it learns about peers.
 //!
-//! Making a queue pair takes a while, and many may ask at once: they are answered in the order in which they asked, one in each
-//! round of the agent. Those who have to wait for others hear once a second that they will be answered.
+//! Making a queue pair takes time, and many peers may ask at once. They are answered in order, one in each round of the
+//! agent. Once a second, the agent tells waiting peers that they will be answered.
 
 use std::io::{self, ErrorKind};
 use std::net::TcpStream;

@@ -1,14 +1,15 @@
 //! Reliable connections, made when first needed, by either side or both at once.
 //!
-//! The processes tell each other by TCP ([`crate::channel`]) what they have to know of each other's queue pairs. Whoever needs a
-//! peer first dials it, makes its queue pair, and asks with the numbers of that ([`Connector::connect`]). The peer's agent makes
-//! its own, has it listen, and answers with its numbers ([`answering`]). Then the one that has asked has its own listen, and says
-//! so; from here on both may send.
+//! The processes exchange the numbers of their queue pairs by TCP ([`crate::channel`]). The process that needs a peer
+//! first dials it, makes its queue pair, and sends a request with its numbers ([`Connector::connect`]). The peer's
+//! agent makes its own queue pair, connects it (RTR, RTS), and answers with its numbers ([`answering`]). Then the
+//! requesting process connects its own queue pair, and says so. From then on, both may send.
 //!
-//! A queue pair's numbers never change, so that two that ask each other at once come to the
-//! same. The connection by TCP stays, and says at once that a process leaves or has died.
+//! A queue pair's numbers never change, so if two processes ask each other at once, the result is the same. The TCP
+//! connection stays open, and shows at once that a process leaves or has died.
 //!
-//! Locks: the one of a [`Pairing`](pairing::Pairing) is held while [`Queues`] is called, and by nobody who waits for a peer.
+//! Locks: the one of a [`Pairing`](pairing::Pairing) is held while [`Queues`] is called, and never while a thread waits
+//! for a peer.
 
 mod address;
 mod answering;

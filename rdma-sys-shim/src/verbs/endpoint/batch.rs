@@ -1,4 +1,4 @@
-//! Batches: chains of requests for which one bell is rung. A request moves one run of the target's
+//! Batches: chains of requests that share one doorbell. A request moves one run of the target's
 //! memory, or a part; its pieces here are gathered on the way, short ones by copying them, those in
 //! registered memory by the device.
 

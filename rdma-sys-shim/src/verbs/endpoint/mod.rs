@@ -1,9 +1,9 @@
 //! A connection to one peer: the verbs of the device layer as work requests.
 //!
 //! An origin buffer takes one of three ways. Short data travels in the request itself. Up to
-//! [`Settings::copied`] bytes go through a registered ring of the connection, one copy. What is
-//! longer, or lies in memory that is registered anyway, the device reads or writes in place; memory
-//! that is not registered is, until the requests that use it are complete.
+//! [`Settings::copied`] bytes go through a registered ring of the connection, one copy. The device
+//! reads or writes longer data, and data in memory that is already registered, in place. Other
+//! memory is registered until the requests that use it are complete.
 //!
 //! [`Settings::copied`]: super::settings::Settings::copied
 

@@ -1,7 +1,8 @@
 //! The send queue of a connection: posting work requests and taking their completions.
 //!
-//! Requests complete in the order in which they were posted, so a signalled one answers for all
-//! before it, and most need not be signalled. The ticket of a request is its number.
+//! Requests complete in the order in which they were posted. So the completion of a signalled
+//! request shows that all before it are complete, and most need not be signalled. The ticket of a
+//! request is its number.
 
 mod completing;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Requests that are written down, for all of which one bell is rung.
+//! Prepared requests that share one doorbell.
 
 use ibverbs_sys as ffi;
 
