@@ -1,10 +1,10 @@
 //! One-sided communication over RDMA: ranks of a parallel job expose windows of memory, and
 //! other ranks put, get and accumulate into them directly.
 //!
-//! A [`Job`] is what this process takes part in, a [`Communicator`] the ranks in it, and a
-//! [`Window`] memory of all of them. Accesses are made in epochs: [`Window::fence`] opens and
-//! closes one on all ranks together; in [`Window::passive`] each rank locks whom it wants, when it
-//! wants, and nobody has to call in for it.
+//! This process takes part in a [`Job`]. A [`Communicator`] contains ranks of the job, and a [`Window`]
+//! consists of memory on all of them. Accesses are made in epochs. [`Window::fence`] opens and closes an epoch
+//! on all ranks together. In [`Window::passive`], each rank locks any rank at any time, and the locked rank
+//! need not call the library.
 //!
 //! ```
 //! use transom::{Job, LockKind, Result, Window};
@@ -34,18 +34,19 @@
 //! # }
 //! ```
 //!
-//! The same program is a job of one rank when it is started by itself, and of eight under
-//! `transom run -n 8`, `mpiexec.hydra -n 8` or Open MPI's `mpirun -n 8`, or where eight processes are told
-//! where to meet ([`Job::init`]). A process can join only one job, once.
+//! The same program is a job of one rank if it is started by itself. It is a job of eight ranks under
+//! `transom run -n 8`, `mpiexec.hydra -n 8` or Open MPI's `mpirun -n 8`, or if eight processes are told where
+//! to meet ([`Job::init`]). A process can join only one job, once.
 //!
-//! The closures of epochs keep buffers in flight from being touched or freed: what is put or got
-//! is borrowed to the end of the epoch. There are operations that complete at once, for buffers
-//! made inside one, and requests that give their buffer back ([`Target`]). [`Window::fence`] and its kin
-//! return whatever the closure does; [`Window::try_fence`] and its kin take errors of this library out of that.
-//! A value that is to hold its window needs an [`OwnedWindow`].
+//! The closures of epochs prevent buffers in flight from being accessed or freed: the buffer of an
+//! operation is borrowed until the end of the epoch. For buffers that are made inside the closure,
+//! there are operations that complete before they return, and requests that return their buffer
+//! ([`Target`]). [`Window::fence`] and similar calls return whatever the closure returns;
+//! [`Window::try_fence`] and similar calls merge its errors with those of the epoch. A value that
+//! holds its window needs an [`OwnedWindow`].
 //!
-//! [`raw`] is the untyped interface below, with MPI's semantics and all checks at run time; [`lower`]
-//! is what other front ends need besides.
+//! [`raw`] is the untyped interface below, with MPI's semantics and all checks at run time. [`lower`] is what
+//! other front ends need in addition.
 
 mod access;
 mod comm;

@@ -1,4 +1,4 @@
-//! Words of the standard that calls take and errors say.
+//! Terms of the standard that are arguments of calls and appear in errors.
 
 use std::fmt;
 

@@ -1,17 +1,17 @@
-//! The accumulate lock: the word at a target that its origins hold while they combine, one at a time.
+//! The accumulate lock: a word at a target. One origin at a time holds it while it combines elements.
 //!
 //! | bits | |
 //! |---|---|
 //! | 0–23 | the holder's rank + 1, or 0 |
-//! | 24–47 | the rank + 1 that is next, or 0; in a mapped word |
-//! | 63 | reserved for the first in the queue, through the device |
+//! | 24–47 | the next holder's rank + 1, or 0; only in a mapped word |
+//! | 63 | reserved for the first rank in the queue; only through the device |
 //!
-//! Whoever comes to a free lock takes it: that is fast, and unjust to those who sleep while the holder
-//! comes back. So who has waited long enters itself as the next, and then nobody else takes the lock
-//! until it has. Through the device, ranks that wait stand in a queue instead.
+//! Any rank takes a free lock. This is fast, but unfair to ranks that sleep while the last holder
+//! takes the lock again. So a rank that has waited for long enters itself as the next holder. Then no
+//! other rank takes the lock before it. Through the device, waiting ranks join a queue instead.
 //!
-//! A mapped word is released by a store, if nobody is next: an entry that is made just then is lost,
-//! and made again by its owner.
+//! If no next holder is entered, a mapped word is released by a store. An entry that is made at that
+//! moment is lost, and its owner makes it again.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,5 +1,6 @@
-//! Accesses of dynamic windows to several regions: regions that touch, and layouts that have data in
-//! more than one. Each has an rkey and a mapping of its own, so every part becomes an operation.
+//! Accesses to dynamic windows that span several regions: adjacent regions, and layouts that have
+//! data in more than one region. Each region has its own rkey and mapping, so every part becomes one
+//! operation.
 
 use rdma_sys_shim::Ticket;
 

@@ -1,5 +1,5 @@
-//! How single atomics, which take no lock, keep out of the way of work on many elements, which takes the accumulate
-//! lock and no atomics.
+//! How single atomics, which take no lock, and work on many elements, which takes the accumulate lock and uses no
+//! atomics, exclude each other.
 //!
 //! Each thread of a rank has an in-flight flag, which only that thread writes. Each target has a bulk-mode word, which is
 //! written under its accumulate lock. (Below `ThreadLevel::Multiple` all threads of a rank share one flag, since only one
@@ -10,9 +10,9 @@
 //! | single atomics | set the flag of their thread; if bulk mode is off, are carried out; clear the flag. Else they take the lock instead |
 //! | work on many elements | takes the lock; if bulk mode is off, turns it on, makes a fence for all threads, and waits until it has read each thread's flag as clear |
 //!
-//! Either the single atomic reads bulk mode as on, or the work on many elements reads the flag as set. That takes a full
-//! fence on both sides. The frequent side has none: the other side makes it for both, which is expensive. So bulk mode stays
-//! on until some single atomics have taken the lock because of it.
+//! Either the single atomic reads bulk mode as on, or the work on many elements reads the flag as set. This needs a
+//! full fence on both sides. The frequent side issues none: the other side issues it for both, which is expensive. So
+//! bulk mode stays on until some single atomics have taken the lock because of it.
 
 use crate::memory::word::SharedWord;
 

@@ -1,6 +1,7 @@
-//! Accumulates where the processor does not carry them out. Elements that single atomics update are words: the device's
-//! atomics change them, or loops of its compare-and-swap. Atomics take effect after all that was posted before them,
-//! which keeps the order of accumulates. The others are combined under the accumulate lock: see `locked_by_device`.
+//! Accumulates that the processor does not carry out. Elements that single atomics update are words: the device's
+//! atomics change them, or loops of its compare-and-swap do. Atomics take effect after everything that was posted
+//! before them, which keeps accumulates in order. All other elements are combined under the accumulate lock: see
+//! `locked_by_device`.
 
 use std::iter;
 

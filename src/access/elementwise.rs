@@ -1,12 +1,11 @@
 //! Accumulates in which one atomic of the processor updates each element: aligned integers in mapped
 //! memory. Many elements may be updated faster under the accumulate lock: see `words`.
 //!
-//! The path depends on the element's type, its alignment and whose memory it is in, never on the
-//! operation or where the origin is: a fetch_and_op and an accumulate on one word are atomic to each other
-//! because both use the atomics of the window's domain. That is the processor's, here or in the target's
-//! agent, or the device's, which then carries out this rank's operations on its own memory too, mapped or not; or
-//! both, if they are atomic to each other.
-//! See `by_device`.
+//! The path depends on the element's type, its alignment and whose memory it is in, never on the operation or
+//! where the origin is: a fetch_and_op and an accumulate on one word are atomic with respect to each other,
+//! because both use the atomics of the window's domain. These are the processor's (here or in the target's
+//! agent); or the device's, which then also carries out this rank's operations on its own memory, mapped or not;
+//! or both, if they are atomic with respect to each other. See `by_device`.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 

@@ -1,8 +1,8 @@
-//! Lists of elements that lie anywhere: many operations in one call.
+//! Lists of elements at arbitrary places: many operations in one call.
 //!
-//! All places are checked before anything is transferred. What is mapped is then accessed in the caller's order, by a loop
-//! that checks nothing again: a target's mapping and unit stay as they are until the window is freed. Elsewhere the list is
-//! divided by target, and each target's part is posted together.
+//! All places are checked before anything is transferred. If all places are mapped, a loop then accesses them in the
+//! caller's order. It repeats no check, because a target's mapping and unit do not change until the window is freed.
+//! Otherwise the list is divided by target, and each target's part is posted together.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
-//! Put with notification: a put that raises a counter at its target, on which the target can wait
-//! without an epoch of its own. Not in MPI.
+//! Put with notification: a put that increments a counter at its target. The target can wait for
+//! the counter without an epoch of its own. Not in MPI.
 
 use std::cell::Cell;
 

@@ -1,5 +1,5 @@
-//! Moving bytes between two layouts, for all puts and gets that are more than one copy. Contiguous bytes are a layout of
-//! one run.
+//! Moving bytes between two layouts, for all puts and gets that need more than one copy. Contiguous bytes are a layout
+//! of one run.
 //!
 //! The layouts are walked together ([`Together`]), in strips of equal blocks. In mapped memory a strip is copied; elsewhere
 //! strips become batches for the device, one run of the target's memory after the other.

@@ -1,10 +1,11 @@
-//! Runs of narrow elements that are only moved, replaced or fetched as they are, go in wider words, where single
-//! atomics update such elements: programs that publish several bytes at once count on it, as on other MPIs.
+//! If single atomics update narrow elements, runs of such elements that are only replaced or fetched are moved in wider
+//! words. Programs that publish several bytes at once rely on this, as with other MPIs.
 //!
-//! An atomic of a wide word and one of an element in it are atomic to each other, so that a rank which goes by elements,
-//! as other operations do, never sees or leaves anything but whole elements: where there are narrow atomics they are the
-//! processor's, this one's or that of the target's agent, and for each byte x86-64 and AArch64 keep one order of all
-//! accesses, of whatever size. A device without narrow atomics has runs of narrow elements go under the lock, as a whole.
+//! An atomic on a wide word and an atomic on an element in it are atomic with respect to each other. So a rank that
+//! accesses single elements, as other operations do, sees and leaves only whole elements. The reason is that narrow
+//! atomics are always the processor's (this one's, or that of the target's agent), and that x86-64 and AArch64 keep one
+//! order of all accesses to each byte, whatever their size. On a device without narrow atomics, runs of narrow elements
+//! are moved as a whole under the lock.
 
 use rdma_sys_shim::Width;
 

@@ -1,5 +1,5 @@
-//! Work on words of mapped memory, which single atomics update: one by one by these, or many at once under the
-//! accumulate lock, by the processor's vector instructions.
+//! Work on words of mapped memory that single atomics update: one by one with atomics, or many at once under
+//! the accumulate lock, with the processor's vector instructions.
 //!
 //! In windows without in-flight flags (see `bulk_mode`) it is always one by one.
 

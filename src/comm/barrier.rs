@@ -1,4 +1,4 @@
-//! The barrier: in each step, tell a rank and wait for one.
+//! The barrier: in each step, a rank signals another rank and waits for a signal.
 
 mod protocol;
 mod steps;

@@ -1,4 +1,4 @@
-//! Blocks of bytes for single ranks: how they are told apart on their way, which goes by other ranks.
+//! Blocks of bytes for single ranks: the labels that identify them while other ranks pass them on.
 
 use bytemuck::{Pod, Zeroable};
 

@@ -1,5 +1,5 @@
-//! A team whose ranks run on several hosts, with several on one: what all of them have to tell each other goes
-//! from the ranks of a host to the first of them, its leader, among the leaders, and back.
+//! A team whose ranks run on several hosts, with several ranks on one of them. Messages to all ranks go from
+//! the ranks of a host to its first rank, the leader, then among the leaders, and back.
 
 use std::sync::Arc;
 

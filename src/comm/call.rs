@@ -1,4 +1,5 @@
-//! Which collective a rank makes, with what: what all ranks have to make alike, and where each says it.
+//! Which collective call a rank makes, with which arguments that must be equal on all ranks, and where
+//! each rank publishes this.
 
 use std::any::type_name;
 use std::fmt;

@@ -1,4 +1,5 @@
-//! Merging: what all ranks have, in one value of the same length, in as many rounds as an allgather takes.
+//! Merging: combines a value of every rank into one value of the same length, in as many rounds as an
+//! allgather takes.
 
 use std::sync::MutexGuard;
 

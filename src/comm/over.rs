@@ -1,4 +1,5 @@
-//! Collectives over an allgather of the caller's: of ranks that have no control memory for it.
+//! Collectives over an allgather that the caller provides, for communicators without control
+//! memory.
 
 use std::iter;
 

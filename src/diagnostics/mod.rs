@@ -1,6 +1,6 @@
-//! What happened, for people to look at: the log on standard error, what windows count, a table of that at
-//! the end of the job, and a trace. All is off unless it is asked for, and costs nothing then: what is counted is
-//! reached where no fast path goes (see `Window::counters`).
+//! Diagnostics for users: the log on standard error, the counts of windows, a table of them at the end of the
+//! job, and a trace. All are off by default. Then they cost nothing on fast paths, because counting is reached
+//! only from slow paths (see `Window::counters`).
 
 mod call;
 mod counters;

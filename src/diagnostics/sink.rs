@@ -1,6 +1,6 @@
-//! The file of a trace, which all ranks of a job write to. It is a whole JSON array at any time: whoever
-//! writes holds the file's lock, puts its events in place of the closing bracket, and closes it again. What a
-//! rank that was killed has left unfinished, the next one takes back.
+//! The file of a trace, which all ranks of a job write to. It is a complete JSON array at any time: a rank
+//! that writes holds the file's lock, overwrites the closing bracket with its events, and closes the array
+//! again. If a rank was killed while it wrote, the next writer removes the incomplete events.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};

@@ -1,6 +1,6 @@
-//! What this rank does, as events of a trace: Chrome's format, which Perfetto opens. Ranks are its
-//! processes; calls and waits stand on the thread that is in them, epochs on tracks of their own, since those
-//! of several targets overlap.
+//! What this rank does, as events of a trace: Chrome's format, which Perfetto opens. Ranks are its processes.
+//! Calls and waits are on the track of their thread. Epochs have separate tracks, since epochs of several
+//! targets overlap.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Who is told that the job ends, and what this rank reports then.
+//! Which ranks are told that the job ends, and what this rank then reports.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! What the log says of waits that last long: for whom, and where that one waits itself. Each rank says in its
-//! control region in which call it has waited for long.
+//! Log messages about long waits: which rank is awaited, and where that rank itself waits. Each rank publishes
+//! in its control region in which call it has been waiting for a long time.
 
 use std::sync::atomic::Ordering;
 

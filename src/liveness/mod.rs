@@ -1,10 +1,10 @@
-//! Whether the other ranks live, and what happens when one does not.
+//! Whether the other ranks are alive, and what happens when one is not.
 //!
-//! A rank that waits calls [`Context::check`] every [`LIVENESS_INTERVAL`] (`wait`, or [`Polls`] where it is asked
-//! again and again): was the job aborted, and does the awaited rank run? If not, the wait tests once more
-//! whether what it awaits has happened. Only then does it call `confirm` (`abort`), which writes the abort words of the
-//! ranks that it is connected to and of others, who pass it on, and returns the error that names the rank at fault. Calls
-//! that wait for nothing read this rank's own abort word ([`Context::check_aborted`]), and look at their target at the same
+//! A rank that waits calls [`Context::check`] every [`LIVENESS_INTERVAL`] (`wait`, or [`Polls`] for callers that poll):
+//! was the job aborted, and is the awaited rank alive? If the check fails, the wait tests once more whether the awaited
+//! event has happened. Only then does it call `confirm` (`abort`), which writes the abort words of the ranks to which
+//! it is connected and of others, which pass the cause on, and returns the error that names the rank at fault. Calls
+//! that do not wait read this rank's own abort word ([`Context::check_aborted`]), and check their target at the same
 //! interval (`unawaited`).
 
 mod abort;

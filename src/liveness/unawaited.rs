@@ -1,5 +1,5 @@
-//! Liveness checks of a target that this rank does not wait for. Where the target's memory is mapped, no operation shows
-//! that it died, and no launcher but `transom run` tells.
+//! Liveness checks of a target that this rank does not wait for. If the target's memory is mapped, operations on it do
+//! not fail when it dies, and only `transom run` reports deaths.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 

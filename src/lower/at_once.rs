@@ -1,7 +1,7 @@
-//! The frequent case of each call, for front ends whose calls have to be fast. A function does all that its call does, at once
-//! and without waiting. Where more has to be done, or something is wrong, it does nothing: then the caller makes the call
-//! itself, which does the work or returns the error. No function here calls another one that is not inlined, so that a caller
-//! that makes the call with the same arguments afterwards saves no registers.
+//! The frequent case of each call, for front ends whose calls have to be fast. A function here does everything that its
+//! call does, at once and without waiting. If there is more to do, or something is wrong, it does nothing. Then the
+//! caller makes the general call, which does the work or returns the error. No function here calls a function that is
+//! not inlined. So a caller that then makes the general call with the same arguments need not save registers.
 
 pub use crate::access::{
     InPlace, add_at_once as add, fetch_at_once as fetch_and_op, swap_at_once as compare_and_swap,

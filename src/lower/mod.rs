@@ -1,18 +1,17 @@
-//! What another front end of the library is built on: one that speaks another language, or stands
-//! inside another communication library, and makes windows for its programs as the typed interface
-//! of this crate does.
+//! The base for other front ends of the library. Such a front end is for another language, or is part of another
+//! communication library, and makes windows for its programs as the typed interface of this crate does.
 //!
-//! The untyped interface, [`raw`](crate::raw), is most of what it needs. Here is the rest, and the
-//! typed interface uses nothing else of the crate's inside either:
+//! The untyped interface, [`raw`](crate::raw), is most of what a front end needs. This module is the rest. The typed
+//! interface also uses no other internals of the crate:
 //!
-//! - **A job whose ranks somebody else started.** [`Job::over`](crate::Job::over) joins it, told who
-//!   this rank is by an [`Allgather`]; [`Job::communicator`](crate::Job::communicator) makes a
-//!   communicator of some of its ranks from another one, for windows whose creation that carries;
-//!   [`Job::on_abort`](crate::Job::on_abort) passes on an abort, and
-//!   [`Job::finish`](crate::Job::finish) ends the job by a call.
-//! - **Waiting.** [`Job::on_wait`](crate::Job::on_wait) has every long wait call a hook, in which a
-//!   host makes progress; [`Job::wait_until`](crate::Job::wait_until) waits for anything, as patiently,
-//!   and finds dead ranks as other calls do.
+//! - **A job whose ranks another program started.** [`Job::over`](crate::Job::over) joins it, and learns this rank's
+//!   number from an [`Allgather`]; [`Job::communicator`](crate::Job::communicator) makes a communicator of some of its
+//!   ranks from another allgather, which then carries the creation of its windows;
+//!   [`Job::on_abort`](crate::Job::on_abort) passes on an abort, and [`Job::finish`](crate::Job::finish) ends the job
+//!   by a call.
+//! - **Waiting.** [`Job::on_wait`](crate::Job::on_wait) makes every long wait call a hook, in which a host makes
+//!   progress; [`Job::wait_until`](crate::Job::wait_until) waits for any condition in the same way, and finds dead
+//!   ranks as other calls do.
 //! - **Combining** elements of types that are known at run time only: [`combine`].
 //! - **Walking layouts**: [`Walk`] says which bytes a datatype has, as rows, runs or predefined
 //!   types, and copies them ([`Walk::pack`], [`Walk::unpack`]).
@@ -22,17 +21,17 @@
 //!   ([`check_liveness`]), at the ranks' displacement units ([`other_unit`]) and at the job ([`in_job`], [`is_in_job`]), locks despite a hint ([`tolerate_locks`]), an end whatever was
 //!   forgotten ([`unlock_everything`], [`quiesce`], [`give_up`]), and a window's memory at its last moment
 //!   ([`free_with`]), or attributes that somebody else keeps ([`try_free_after`]).
-//! - **Quick calls**: [`at_once`] has the frequent case of each call, and says where more has to be done.
+//! - **Quick calls**: [`at_once`] has the frequent case of each call, and says if there is more to do.
 //! - **What collective calls send** to other ranks: [`count_traffic`], [`traffic`].
 //! - **The log** on standard error: [`log_to_stderr`].
 //! - **Errors**: [`error`] makes one; [`Error::class`](crate::Error::class) is MPI's.
 //!
 //! # Stability
-//! None yet: what is here, and what it says is here of other types, may change in any release, until
-//! this section says otherwise. A front end names the exact version that it was made for.
+//! None yet: everything in this module, and everything that it lists of other types, may change in any release, until
+//! this section says otherwise. A front end must name the exact version for which it was made.
 //!
 //! # Example
-//! A job of one rank, over a host that has nobody to ask.
+//! A job of one rank, over a host without other ranks.
 //!
 //! ```
 //! use transom::lower::{Allgather, AllgatherError};

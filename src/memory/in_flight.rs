@@ -1,5 +1,5 @@
-//! Where a rank says that it is at single atomics: a line for each of its threads, at the same place of every control
-//! region. Each is written by one thread alone.
+//! In-flight flags: a rank says here that it is carrying out single atomics. Each of its threads has a line, at the
+//! same place of every control region, and only that thread writes it.
 
 use std::cell::Cell;
 use std::sync::Arc;

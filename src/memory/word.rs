@@ -1,5 +1,5 @@
-//! Atomic words that ranks share: what protocols do with them, and in which memory orders. The loom
-//! models of those protocols do the same with loom's.
+//! Atomic words that ranks share: the operations of protocols on them, with their memory orders.
+//! The loom models of the protocols use the same operations on loom's atomics.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 

@@ -1,6 +1,6 @@
-//! A model of large jobs. It goes through the steps that ranks take in collective calls and in epochs, for all ranks of a job
-//! in one process: how many messages each sends, and when it is through by LogGP. The steps are those that the ranks themselves
-//! take: nothing of them is described here once more.
+//! A model of large jobs. It simulates, in one process, the steps that all ranks of a job take in collective calls and
+//! in epochs: how many messages each rank sends, and when it is finished according to LogGP. The model calls the same
+//! functions as the ranks, so it has no second description of the steps.
 
 mod barrier;
 mod epochs;

@@ -1,4 +1,4 @@
-//! Whether this process is a forked child of the rank: then the job is its parent's.
+//! Whether this process is a forked child of a rank. Then the job belongs to its parent.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,4 +1,4 @@
-//! Who am I: rank, size, and the way to the other ranks.
+//! This rank's number, the size of the job, and how to reach the other ranks.
 
 mod abort_words;
 mod absence;

@@ -1,14 +1,13 @@
-//! Waits that cannot end: for a rank that is in a collective call of the same window, where it waits
-//! for this one.
+//! Waits that cannot end, because the awaited rank is in a collective call of the same window and waits
+//! there for this rank.
 //!
-//! A rank that has waited long in such a call says so in a word of its block: for what, and in which of
-//! the window's barriers. Whoever waits long for that rank reads the word.
+//! A rank that has waited for long in such a call publishes, in a word of its block, the purpose and
+//! the number of the barrier. A rank that waits for long for that rank reads the word.
 //!
-//! If the barrier is one that
-//! the reader has not come to, the other cannot have left it, and will not before the reader comes:
-//! so this is no guess, whenever the word was read. A rank opens or closes no epoch in there, and the
-//! word is written only when the flags of earlier epochs have arrived; the reader looks for those once
-//! more before it gives up.
+//! If the reader has not entered this barrier, the other rank cannot leave it before the reader enters.
+//! So the conclusion is certain, whenever the word was read. A rank opens or closes no epoch in a
+//! barrier, and writes the word only after the flags of its earlier epochs have arrived. The reader
+//! checks for those flags once more before it gives up.
 
 use std::sync::atomic::Ordering;
 

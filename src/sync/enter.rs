@@ -1,5 +1,4 @@
-//! Entering a target: the first operation on it in an epoch, or what comes of one that needs an epoch
-//! and finds none.
+//! Entering a target: the first operation on it in an epoch, or the error if no epoch is open.
 
 use crate::error::Result;
 use crate::peers::not_forked;

@@ -1,4 +1,4 @@
-//! Fence: everybody's operations are complete, and everybody knows it.
+//! Fence: the operations of all ranks are complete, and all ranks know this.
 
 use super::Assert;
 use crate::comm::Purpose;

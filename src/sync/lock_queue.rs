@@ -1,21 +1,24 @@
-//! The queue of the ranks that wait for a lock word through the device, and how often each of them asks.
+//! The queue of the ranks that wait for a lock word through the device, and how often each of them polls.
 //!
-//! Beside the lock word stands a word with two counts:
+//! Next to the lock word is a word with two counts:
 //!
 //! | bits | |
 //! |---|---|
 //! | 0–31 | how many ranks have passed |
 //! | 32–63 | how many ranks have joined |
 //!
-//! A rank joins if it does not get the lock at once. It is the first when as many have passed as had joined before it. The
-//! first alone asks for the lock word, and passes when it has the lock. Each other one looks at the counts, seldom.
+//! A rank joins if it does not get the lock at once. It is the first rank when as many ranks have passed as had joined
+//! before it. Only the first rank tries to take the lock word, and passes when it has the lock. All other ranks read
+//! the counts, rarely.
 //!
-//! The queue only says who asks when: who holds the lock is for the lock word alone. So a count that is read torn does no
-//! harm: a rank that takes itself for the first too early passes early, and those that it left behind find themselves first, too. A bit of the lock word reserves it for the first, so that ranks which come meanwhile join the queue, too. A rank that
-//! finds the lock free and not reserved yet takes it: that helps all where the first has to wait for a processor.
+//! The queue determines only which rank tries when. Only the lock word determines which rank holds the lock. So a torn
+//! read of the counts does no harm: a rank that considers itself the first too early passes early, and the ranks that
+//! were ahead of it then also find that they are the first. A bit of the lock word reserves the lock for the first
+//! rank, so that ranks that arrive later join the queue. A rank that finds the lock free and not yet reserved takes it.
+//! This helps all ranks if the first rank has to wait for a processor.
 //!
-//! All ranks of a window reach its lock words in the same way. So none waits for the lock as for a mapped word meanwhile, whose
-//! entries the first would not understand.
+//! All ranks of a window reach its lock words by the same path. So no rank waits for the same lock as for a mapped
+//! word, whose entries the first rank would not understand.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};

@@ -3,17 +3,17 @@
 //! | bits | |
 //! |---|---|
 //! | 63 | X: held exclusively |
-//! | 62 | W: somebody waits to hold it exclusively |
+//! | 62 | W: a rank waits to hold it exclusively |
 //! | 32–61 | the exclusive holder's rank |
-//! | 0–31 | how many hold it shared, or are about to notice that they may not |
+//! | 0–31 | how many ranks hold it shared, or tried to and are about to withdraw |
 //!
-//! Releases add what the acquisition added, and never store: between a reader's increment and its
-//! withdrawal the count is not what it seems, and a store would lose it. Readers stay away while W
-//! is set, so they cannot starve a writer; whoever gets the exclusive lock clears W, and writers
-//! that still wait set it again. Of those that wait through the device, the first in their queue sets it.
+//! A release subtracts what the acquisition added, and never stores: a store would lose the increment of a
+//! reader that is about to withdraw. Readers stay away while W is set, so they cannot starve a writer; the
+//! writer that gets the exclusive lock clears W, and writers that still wait set it again. Through the
+//! device, only the first writer in the queue sets it.
 //!
-//! That alone could end in a cycle of waits, so that readers may go in before waiting writers after a while;
-//! `overtaking` says which, and when.
+//! This alone could cause a cycle of waits. So readers may overtake waiting writers after some time;
+//! `reader_overtaking` says which readers, and when.
 
 use crate::error::Result;
 use crate::memory::word::LockWord;

@@ -1,13 +1,12 @@
 //! Post, start, complete, wait: epochs between the ranks of two groups, and nobody else.
 //!
-//! Post and start need no atomics. Each rank keeps a contact for each other one that it meets, with words which that one alone
-//! writes: how many exposure epochs it has opened to this rank. Start counts the access epochs, and
-//! a target may be accessed once its word has come to that count.
+//! Post and start need no atomics. Each rank keeps a contact for each other rank with which it posts or starts. The
+//! other rank alone writes its counts, such as how many exposure epochs it has opened to this rank. Start counts the
+//! access epochs, and a target may be accessed once the target's count has reached this count.
 //!
-//! Complete stores the same count in a
-//! second word at each target, behind this rank's operations there; wait is over when each origin's
-//! has come to the number of epochs that were opened to it. So it is known who has completed, and
-//! that a rank which left in good order has.
+//! Complete stores the same count in a second word at each target, after this rank's operations there. Wait ends when
+//! each origin's count has reached the number of epochs that were opened to it. So a rank knows which origins have
+//! completed, including those that have left the job properly.
 //!
 //! Counts have 64 bits and never wrap; assertions skip waits, never a count.
 

@@ -1,10 +1,11 @@
 //! How long a reader that waits for a lock lets waiting writers go first.
 //!
-//! For ever would be wrong: A holds one lock and waits for another, behind the writer that waits there for
-//! B to let go, who waits for A's lock, behind another writer. The two locks may be of different windows,
-//! and held by any thread. In such a cycle of locks, each reader holds one that somebody waits for. So a
-//! reader whose process does goes in before waiting writers soon. What else a holder may wait for, a message
-//! or a barrier, no lock shows: so any reader goes in at last.
+//! It must not wait for ever, because of deadlocks. Reader A holds one lock and waits for another, behind a
+//! writer that waits for reader B to release it. B waits for A's lock, behind another writer. The two locks
+//! may be of different windows, and any threads may hold them. In such a cycle, each reader holds a lock for
+//! which a rank waits. So if a reader's process holds such a lock, the reader overtakes waiting writers
+//! soon. A holder may also wait for a message or a barrier, which no lock shows. So every reader overtakes
+//! in the end.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};

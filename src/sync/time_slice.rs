@@ -1,6 +1,6 @@
-//! Turns of ranks that share processors. One that locks and unlocks without a pause would go on until its time on the
-//! processor is over, which is milliseconds, and whoever waits for the lock behind it waits for that of each that comes
-//! before. So it gives the processor away sooner.
+//! Time slices of ranks that share processors. A rank that locks and unlocks in a loop would continue until its kernel
+//! time slice is over, which takes milliseconds. A rank that waits for the lock would wait for the time slices of all
+//! ranks before it. So a rank in such a loop yields the processor sooner.
 
 use std::cell::Cell;
 use std::thread;

@@ -1,5 +1,5 @@
-//! What a thread that waits does for peers meanwhile: it reads and writes for them memory of this process that they cannot
-//! map, and serves connections by TCP. It stays awake for that while they ask often.
+//! What a waiting thread does for peers: it reads and writes memory of this process that they cannot map, and serves
+//! TCP connections. It stays awake while requests are frequent.
 
 use std::time::{Duration, Instant};
 

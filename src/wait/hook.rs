@@ -1,4 +1,4 @@
-//! What long waits call now and then, so that something else goes on meanwhile.
+//! A hook that long waits call from time to time, so that other work makes progress.
 
 use std::cell::Cell;
 use std::mem;

@@ -1,5 +1,5 @@
-//! The program's code that a wait calls: the device may be using buffers of the thread that waits, which a panic would give
-//! back.
+//! Code of the program that a wait calls. It must return: the device may be using buffers of the waiting thread, which
+//! a panic would release.
 
 use std::mem;
 use std::process;

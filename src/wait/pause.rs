@@ -1,8 +1,9 @@
-//! Whether a processor pauses for no longer than a flag takes on its way.
+//! Whether the processor's pause instruction takes no longer than the transfer of a cache line.
 //!
-//! Who looks at a flag without a break keeps its line from the one that is about to write it: with a short pause between
-//! two looks, flags come a tenth to a fifth sooner. Processors differ: AMD's pause for some 25 ns, Intel's since Skylake
-//! for 40 and more, by which they would see a flag later instead.
+//! A rank that polls a flag without a pause delays the rank that is about to write it, because they compete for the
+//! cache line. With a short pause between two loads, flags arrive a tenth to a fifth sooner. Processors differ: on AMD,
+//! a pause takes about 25 ns. On Intel since Skylake, it takes 40 ns or more, so a rank would see the flag later
+//! instead.
 
 use std::hint::spin_loop;
 use std::sync::OnceLock;

@@ -1,5 +1,5 @@
-//! Ranks that a wait cannot look at for want of something of this process's own, such as descriptors. They may be well, and this
-//! rank may not even be told if they are not.
+//! Ranks that a wait cannot check because this process lacks a resource, such as a descriptor. They may be alive, and
+//! this rank may not even learn if they are not.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};

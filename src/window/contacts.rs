@@ -1,8 +1,8 @@
-//! Contacts: what a rank of a window keeps in its control memory of each other rank with which it posts or starts. There are as
-//! many as ranks that it has met so, and not as ranks of the window.
+//! Contacts: records in a rank's control memory for each other rank with which it posts or starts. Their number depends
+//! on the ranks that it has met in this way, not on the size of the window.
 //!
-//! A rank makes its own contacts, and finds those that others have for it. How two ranks come together of which neither waits
-//! for the other to call, says [`deliver`].
+//! A rank makes its own contacts, and finds those that others have for it. [`deliver`] explains how two ranks find each
+//! other's contacts without waiting for a call of the other.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};

@@ -1,8 +1,8 @@
-//! Windows that count. Nothing of it is on a fast path: a window that counts maps its targets' memory as far as
-//! [`Route`](super::target::Route) knows, but no target finds it, so that every operation comes to
-//! [`OnTarget::place`], where operations are counted. Its locks are taken aside
-//! (`locks_aside`), it looks at all targets when it completes operations (`device_used`), and each
-//! flush and unlock looks up (`counts`). A window that does not count makes no additional test.
+//! Windows that count. Counting is not on a fast path. In a window that counts, only the
+//! [`Route`](super::target::Route) knows that targets' memory is mapped. So every operation reaches
+//! [`OnTarget::place`], where operations are counted. Its locks take the slow path (`locks_aside`), it visits
+//! all targets when it completes operations (`device_used`), and each flush and unlock takes its slow path
+//! (`counts`). A window that does not count makes no additional test.
 
 use std::sync::Arc;
 

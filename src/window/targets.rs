@@ -1,8 +1,8 @@
 //! The table of a window's targets, of which a forked child finds none entered.
 //!
-//! An operation on an entered target asks nothing else, for the sake of its speed. So it is the table
-//! that tells a child that it is no rank: before its `fork` returns, all targets are left there, and
-//! the next operation takes the slow path. `vfork` and a raw `clone` run no handlers.
+//! For speed, an operation on an entered target makes no other check. So this table has to stop a
+//! forked child, which is not a rank: before `fork` returns in the child, no target is entered any
+//! more, and the next operation takes the slow path. `vfork` and a raw `clone` run no handlers.
 
 use std::cell::UnsafeCell;
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
-//! What a flush of a target has to see to: operations that the device may still be working on, and
-//! stores that a later load may overtake. Any thread of a rank notes here what it has done, and any may
-//! flush: what one thread has completed is complete for all.
+//! What a flush of a target has to complete: operations that the device may still be carrying out, and
+//! stores that a later load may overtake. Any thread of a rank records its operations here, and any
+//! thread may flush: what one thread has completed is complete for all threads.
 
 use bytemuck::Zeroable;
 use rdma_sys_shim::Ticket;

@@ -1,4 +1,5 @@
-//! Hints whose names are not known. MPI has a library ignore them; whoever mistyped one wants to know.
+//! Hints whose names are not known. MPI requires that a library ignores them, but a user who mistyped
+//! one wants to know.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;

@@ -1,9 +1,9 @@
 //! The routines through which every byte of a window moves.
 //!
-//! Other processes may read and write a window while it is copied, even in a safe program. In Rust and LLVM,
-//! a data race of a plain copy is undefined behaviour. So the compiler sees none of the accesses below: each
-//! is made by inline assembly, by a call that the optimiser cannot inspect, or by an atomic. A race then
-//! leaves unspecified bytes in the destination, and nothing worse.
+//! Other processes may read and write a window while it is copied, and programs are allowed to have such
+//! races. In Rust and LLVM, a data race of a plain copy is undefined behaviour. So the compiler sees none of
+//! the accesses below: each is made by inline assembly, by a call that the optimiser cannot inspect, or by an
+//! atomic. A race then leaves unspecified bytes in the destination, and nothing worse.
 
 mod buffer;
 mod numbers;

@@ -1,6 +1,6 @@
 //! The memory file by which peers know a process. It contains the process's identity, its table of
-//! regions, the slots for requests, and space for small allocations, which peers therefore map when
-//! they connect.
+//! regions, the slots for requests, and space for small allocations and for the first large one,
+//! which peers therefore map when they connect.
 //!
 //! The file is sparse: what is not used costs no memory.
 

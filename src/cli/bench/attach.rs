@@ -1,5 +1,5 @@
-//! The system calls that puts to memory of the caller's and gets from it come down to, alone: what the
-//! lines of such windows are to be held against.
+//! The system calls on which puts to and gets from caller-owned memory are based, measured alone, for
+//! comparison with windows over such memory.
 
 use std::hint::black_box;
 use std::io;

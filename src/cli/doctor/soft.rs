@@ -1,4 +1,4 @@
-//! What the soft device would like of the kernel. It works without, more slowly.
+//! Kernel features that make the soft device faster, but that it does not need.
 
 use super::finding::Finding;
 use super::machine::{Machine, Probes};

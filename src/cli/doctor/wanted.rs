@@ -1,4 +1,4 @@
-//! What the machine is wanted for, and so what has to be there.
+//! What the machine is to be used for, and so what it must have.
 
 use rdma_sys_shim::rdma::RdmaDevice;
 

@@ -1,20 +1,21 @@
-//! The protocol of the barrier, without the ways to the flags: steps, in each of which a rank tells another and
-//! then hears of one. Whoever has taken all of its steps has heard of all ranks, directly or not (`steps`).
+//! The protocol of the barrier, independent of how flags are written. In each step, a rank signals another rank
+//! and then waits for a signal. A rank that has taken all its steps has heard from all ranks, directly or
+//! indirectly (`steps`).
 //!
-//! The flags are epoch numbers of which another rank's is behind or ahead by one at most, so nothing is
-//! ever reset, and they may wrap; a rank that is one barrier ahead does no harm.
+//! Flags contain epoch numbers. Another rank's number is at most one behind or ahead. So flags are never reset,
+//! they may wrap, and a rank that is one barrier ahead does no harm.
 //!
-//! Each flag also says for what its rank has come. A rank goes on to the next step only if the one
-//! that it hears came for the same, so whoever is through knows that all ranks did: by induction, a flag says what
-//! all have come for of whom its rank has heard.
+//! Each flag also says for which call its rank has entered the barrier. A rank takes the next step only if the
+//! other rank's call is the same. So a rank that has taken all steps knows that all ranks made this call: by
+//! induction, a flag holds for all ranks from which its rank has heard.
 //!
-//! A rank that finds a disagreement still takes
-//! the steps that are left, and says so in its flags: then every rank fails, and none waits.
-//! It must not come to a later barrier, whose flags would take these back. So a rank that is one
-//! barrier ahead was through this one, and agreed.
+//! A rank that finds a disagreement still takes the remaining steps, and reports it in its flags. So every rank
+//! fails, and none waits. Such a rank must not enter a later barrier, whose flags would overwrite these. So a rank
+//! that is one barrier ahead has completed this one, and agreed.
 //!
-//! A flag that says so names a rank that came for something else than the flag's own. Whoever hears
-//! it came for something else than one of the two, so that every rank can name one for itself.
+//! A flag that reports a disagreement names a rank whose call differs from that of the flag's own rank. The call
+//! of a rank that reads the flag differs from one of the two. So every rank can name a rank whose call differs
+//! from its own.
 
 use crate::error::Result;
 

@@ -1,12 +1,12 @@
 //! To whom a rank sends and from whom it receives, in which order: around the ring of all ranks, up and down a tree, or by
 //! hosts.
 //!
-//! Around the ring is quickest where all ranks run: it takes log2(n) rounds, in each of which all ranks send and receive.
-//! Where ranks are oversubscribed, each round waits until all of them had the processor; up a tree of many branches and back
-//! waits for that twice where the tree has one level.
+//! The ring is fastest if every rank has a processor: it takes log2(n) rounds, in each of which all ranks send and
+//! receive. If ranks are oversubscribed, each round waits until all of them have been scheduled. A tree with many
+//! branches, up and down, waits for this only twice if it has one level.
 //!
-//! By hosts, arrivals go up a binomial tree of the ranks of a host to its leader, around the ring of leaders, and
-//! back down the tree. So between n hosts go n · ceil(log2(n)) flags, however many ranks there are.
+//! By hosts, arrivals go up a binomial tree of the ranks of a host to its leader, around the ring of leaders, and back
+//! down the tree. So n hosts exchange n · ceil(log2(n)) flags, however many ranks there are.
 
 use crate::comm::by_host::ByHost;
 use crate::comm::ring::Ring;

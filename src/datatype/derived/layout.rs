@@ -1,4 +1,4 @@
-//! What an operation is told of memory: so many elements of a type.
+//! The description of memory for an operation: a number of elements of a type.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! What dynamic windows keep: the regions that this rank has attached, and what it knows of those of others.
 //!
-//! The memory that such a window itself exposes is the table of its rank's regions. What a rank says of its part
-//! is where the table is, and origins read that as they read anything else: nobody has to answer.
+//! The memory that such a window itself exposes is the table of its rank's regions. The rank's entry says where
+//! the table is, and origins read the table one-sidedly.
 
 mod cache;
 #[cfg(any(test, fuzzing))]

@@ -7,10 +7,10 @@
 //! | 2–49 | address and rkey of each overflow table, which holds further entries |
 //! | 128–511 | the first 128 entries: address, length, rkey |
 //!
-//! Only its rank writes it, between an odd and the next even version; whoever reads takes what it
-//! read between two equal even versions, and nothing else. Overflow tables are never moved or given back
-//! while the window lives, and each is twice as long as the one before it, so that a reader with a
-//! torn count reads too much or too little, but always registered memory.
+//! Only its rank writes it, between an odd and the next even version. A reader uses only what it read
+//! between two equal even versions. Overflow tables are never moved or given back while the window
+//! lives, and each is twice as long as the one before it, so that a reader with a torn count reads too
+//! much or too little, but always registered memory.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 

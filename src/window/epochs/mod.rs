@@ -15,9 +15,10 @@
 //! - **XL**: X, and T is locked
 //! - **XS**: X, and `start` has opened an epoch of T
 //!
-//! Where a call leads to from each, or a dot where it is an error and changes nothing. F is N for all calls
-//! but a `fence`: without an operation since, the last one has begun no epoch. `test` is as `wait`, the
-//! other flushes and `sync` as `flush` and `flush_all`, and all other operations as `put` and `rput`.
+//! The tables show the next state for each state and call. A dot means that the call is an error and changes nothing.
+//! For all calls except `fence`, F is the same as N: without an operation, the last fence has begun no epoch. `test`
+//! behaves as `wait`, the other flushes and `sync` as `flush` and `flush_all`, and all other operations as `put` and
+//! `rput`.
 //!
 //! |  | `fence` | `NO_SUCCEED` | `NO_PRECEDE` | `start` | `complete` | `post` | `wait` | `lock_all` | `unlock_all` | `free` |
 //! |---|---|---|---|---|---|---|---|---|---|---|
@@ -49,9 +50,9 @@
 //! | **XL** | · | · | · | X | · | XL | XL | · | XL | XL |
 //! | **XS** | · | · | · | · | · | XS | · | · | · | · |
 //!
-//! The calls that wait for others come in two parts here: one says whether the call is legal, before
-//! anything is waited for, and one changes the state, afterwards. What several threads may change at once
-//! ([`Window`](super::Window) says which calls may overlap) is changed by read-modify-writes.
+//! Calls that wait for other ranks have two parts here: one decides before the wait whether the call is legal, and one
+//! changes the state after the wait. State that several threads may change at the same time ([`Window`](super::Window)
+//! says which calls may overlap) is changed by read-modify-write operations.
 
 mod active;
 mod passive;
