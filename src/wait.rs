@@ -102,7 +102,7 @@ pub(crate) fn test_again(
     }
 }
 
-/// What a check says beside which nothing is awaited that could have happened.
+/// The result of a check in a call that awaits nothing.
 pub(crate) fn unawaited(verdict: Verdict<'_>) -> Result<()> {
     verdict.map_err(Doubt::confirm)
 }
@@ -143,8 +143,8 @@ impl Patience {
         if self.oversubscribed { 50 } else { SPINS }
     }
 
-    /// For what all ranks come to: one that has waited long rises seldom, so as to leave the processors
-    /// to those that work. Not for what one rank after the other waits for, where each would be late.
+    /// For calls that all ranks make: a rank that has waited long wakes at most every 10 ms, and leaves the processors to
+    /// ranks that work. Not for waits that ranks pass one after the other, since each would add its delay.
     pub(crate) fn at_leisure(self) -> Self {
         Self {
             at_leisure: true,
@@ -152,8 +152,8 @@ impl Patience {
         }
     }
 
-    /// For what is there for moments, between which others have it: a single attempt after a sleep may miss it for
-    /// long. Not for what each attempt asks a device for.
+    /// For locks that are free only for short moments: a single attempt after each sleep may miss them for long. Not for
+    /// attempts that each cost a device operation.
     pub(crate) fn among_rivals(self) -> Self {
         Self {
             snatches: SNATCHES,

@@ -135,7 +135,7 @@ pub(crate) fn op(handle: MPI_Op) -> Option<Op> {
     Some(OPERATIONS[at])
 }
 
-/// The operation, if it is one that is often called by and takes one instruction.
+/// The operation, if it is one of the most frequent: sum, replace or no-op.
 #[inline(always)]
 pub(crate) fn quick_op(handle: MPI_Op) -> Option<Op> {
     let is = |place: usize| handle == transom_operations[place];

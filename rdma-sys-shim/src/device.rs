@@ -52,8 +52,8 @@ impl Access {
     }
 }
 
-/// Which unit carries out a device's atomics. Where it is one, those of the other on the same word are not atomic to
-/// them.
+/// Which unit carries out a device's atomics. With `Cpu` or `Device`, atomics of the other unit on the same word are not
+/// atomic with respect to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtomicDomain {
     /// The processor: loads, stores and locked instructions of the target itself take part.
@@ -252,8 +252,8 @@ impl Ticket {
     pub const DONE: Self = Self(0);
 }
 
-/// How often a wait, a caller that polls, or a call on a target looks whether the other process runs. There is no other such
-/// interval.
+/// The time between two liveness checks: of a wait, of a caller that polls, and of calls on one target. All such checks use
+/// it. Whole milliseconds, and longer than the limit of a single check.
 pub const LIVENESS_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Whether the process behind an endpoint runs.

@@ -8,14 +8,14 @@ use crate::{Capabilities, Device, Result};
 
 /// A kind of device. It is registered by standing in the list of a [`Registry`](crate::Registry).
 pub trait Provider: Sync {
-    /// What specs begin with that name its devices: they are this name alone, or end in `:` or `,` and options.
+    /// The prefix of this provider's specs. A spec is this name alone, or the name, then `:` or `,`, then options.
     fn name(&self) -> &'static str;
 
     /// The devices of this machine, usable or not. They are listed under their names by `transom devices`.
     fn list(&self) -> Vec<DeviceInfo>;
 
-    /// Whether a spec may also begin with the name of a device, so that one that begins with no provider's name is for this
-    /// one to open or to refuse.
+    /// Whether a spec may also begin with the name of a device. A spec that begins with no provider's name goes to the first
+    /// provider that says so, which opens it or refuses it.
     fn takes_device_names(&self) -> bool {
         false
     }
@@ -162,8 +162,8 @@ pub struct Surroundings {
     pub secret: JobSecret,
 }
 
-/// The providers that can join the ranks of several hosts: a bit for each, by its place in the registry; and the highest bit,
-/// where an RDMA device does so that carries out atomics itself.
+/// The providers that can join the ranks of several hosts here: a bit for each, by its place among the registry's providers
+/// that join hosts. The highest bit is set if such a device carries out atomics itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Joining(pub u32);
 

@@ -209,7 +209,7 @@ pub fn is_automatic(spec: &str) -> bool {
     matches!(spec.split(':').next(), None | Some("" | "auto"))
 }
 
-/// Where the processor cannot stand in for the device, ranks of one host reach each other's memory besides.
+/// Lets ranks of one host also map each other's memory, if the device's atomics are not the processor's.
 fn with_neighbours(device: Arc<dyn Device>, launcher: Option<u32>) -> Result<Arc<dyn Device>> {
     if device.capabilities().atomic_domain == AtomicDomain::Cpu {
         return Ok(device);

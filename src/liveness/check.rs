@@ -59,8 +59,8 @@ impl Context {
         verdict.map_err(|error| Doubt::new(error.during(operation), self))
     }
 
-    /// Doubts a rank of which nothing is awaited, and so nothing is missing if it left; one that this
-    /// rank has not met in the world is not looked for.
+    /// Checks a rank for which this rank does not wait, so that it is no error if it has left. A rank that this one has not
+    /// met is not checked.
     pub(crate) fn check_unawaited(&self, operation: &'static str, rank: WorldRank) -> Verdict<'_> {
         let verdict = match self.known(rank.0).map(|_| self.check_rank(rank.0)) {
             Some(Err(error)) if !has_left(&error) => Err(error),

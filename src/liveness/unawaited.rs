@@ -26,8 +26,8 @@ pub(crate) struct Checks<'t> {
 }
 
 impl Checks<'_> {
-    /// Counts a call, of those that nothing else would tell of the target's death. False now and then: then a check is
-    /// due, which says when the next one is.
+    /// Counts a call that does not notice the target's death by itself. False when a check is due; the check says when the
+    /// next one is.
     #[inline(always)]
     pub(crate) fn counts(self) -> bool {
         let left = self.count.load(Ordering::Relaxed);

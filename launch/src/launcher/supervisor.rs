@@ -82,7 +82,7 @@ struct Rank {
     watch: OwnedFd,
     link: Link,
     /// Whether others needed it when its connection was closed, or have since.
-    missed: bool,
+    needed_after_close: bool,
 }
 
 impl Drop for Rank {
@@ -184,7 +184,7 @@ impl<'a> Supervisor<'a> {
             ended: None,
             watch,
             link,
-            missed: false,
+            needed_after_close: false,
         });
         self.running += 1;
         let watch = &self.ranks[token as usize].watch;
@@ -245,7 +245,10 @@ impl<'a> Supervisor<'a> {
 
     fn deadline(&self) -> Option<Instant> {
         let phase = match self.phase {
-            Phase::Running => self.missed().map(|(_, since)| since + ENDING).min(),
+            Phase::Running => self
+                .needed_after_close()
+                .map(|(_, since)| since + ENDING)
+                .min(),
             Phase::Ending { kill_at, .. } => Some(kill_at),
             Phase::Killed => None,
         };
@@ -253,25 +256,26 @@ impl<'a> Supervisor<'a> {
         phase.into_iter().chain(input).min()
     }
 
-    /// Ranks that run on without their connections, and are missed, since these were closed.
-    fn missed(&self) -> impl Iterator<Item = (u32, Instant)> {
-        let missed = (0..).zip(&self.ranks);
-        let missed = missed.filter(|(_, rank)| rank.missed && rank.ended.is_none());
-        missed.filter_map(|(number, rank)| Some((number, rank.link.closed()?)))
+    /// Ranks that run on after their connections were closed, although others need them; and when that was.
+    fn needed_after_close(&self) -> impl Iterator<Item = (u32, Instant)> {
+        let ranks = (0..).zip(&self.ranks);
+        let needed = ranks.filter(|(_, rank)| rank.needed_after_close && rank.ended.is_none());
+        needed.filter_map(|(number, rank)| Some((number, rank.link.closed()?)))
     }
 
     /// A rank that has started another program takes part no longer.
     fn give_up_replaced(&mut self) {
         for (number, rank) in (0..).zip(&mut self.ranks) {
-            rank.missed |= rank.link.closed().is_some() && self.server.is_needed(number);
+            rank.needed_after_close |=
+                rank.link.closed().is_some() && self.server.is_needed(number);
         }
         let late = |&(_, since): &(u32, Instant)| since.elapsed() >= ENDING;
-        let replaced: Vec<_> = self.missed().filter(late).collect();
+        let replaced: Vec<_> = self.needed_after_close().filter(late).collect();
         for (number, _) in replaced {
             self.fail(number, Cause::Replaced);
-            // No longer needed, and so missed no more.
+            // No longer needed, so that it may run on.
             let action = self.server.leave(number);
-            self.ranks[number as usize].missed = false;
+            self.ranks[number as usize].needed_after_close = false;
             if let Some(action) = action {
                 self.act(action);
             }
