@@ -33,7 +33,6 @@ pub use put_get::InPlace;
 pub(crate) use put_get::Way;
 pub use request::Request;
 pub use rows::{accumulate_row, get_row, put_row, rget_row, rput_row};
-pub(crate) use transfer::copy_layouts;
 
 /// A target that is no rank, as a neighbour behind an edge of a grid: every communication call of
 /// [`raw::Window`](crate::raw::Window) accepts it, needs no epoch for it, and transfers nothing; its

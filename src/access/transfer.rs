@@ -173,7 +173,7 @@ fn blocks_of(strip: &Strip<2>, origin: *mut u8, at: RemoteAddress) -> StridedBlo
 
 /// # Safety
 /// The layouts are inside memory that is valid for copying from one to the other.
-pub(crate) unsafe fn copy_layouts(way: Way, origin: *mut u8, there: *mut u8, layouts: [&Piece; 2]) {
+unsafe fn copy_layouts(way: Way, origin: *mut u8, there: *mut u8, layouts: [&Piece; 2]) {
     let runs = layouts.map(Piece::as_run);
     if let [Some(near), Some(far)] = runs {
         let (here, there) = (placed(origin, layouts[0].at), placed(there, layouts[1].at));

@@ -16,7 +16,7 @@ pub use basic::BasicType;
 pub(crate) use combine::{combine, combine_word, copy_elements};
 pub use composite::{Complex, ValueIndex};
 pub use derived::{Committed, Datatype, Layout, Order, Row};
-pub(crate) use derived::{Cursor, Piece, Span, Strip, Together};
+pub(crate) use derived::{Piece, Span, Strip, Together};
 pub use element::{Accumulate, Atomic, Element};
 pub use operation::Op;
 pub use reduce::Reduce;

@@ -67,12 +67,6 @@ pub enum Misuse {
     NoGrid { ranks: u32, dims: Vec<u32> },
     #[error("coordinates {coords:?} are outside of a grid of {dims:?}")]
     OutsideGrid { coords: Vec<u32>, dims: Vec<u32> },
-    #[error("{len} bytes are no whole number of elements of {ty}, of {extent} bytes each")]
-    PartOfElement {
-        len: u64,
-        ty: &'static str,
-        extent: u64,
-    },
     #[error("displacement unit {unit} is not legal (legal: 1 to 9223372036854775807 bytes)")]
     BadUnit { unit: u64 },
     #[error("alignment {align} is not legal (legal: powers of two)")]
@@ -214,8 +208,7 @@ impl Misuse {
             Self::CountOverflow { .. }
             | Self::LengthsDiffer { .. }
             | Self::UnequalParts { .. }
-            | Self::PartCount { .. }
-            | Self::PartOfElement { .. } => ErrorClass::Count,
+            | Self::PartCount { .. } => ErrorClass::Count,
             Self::OutOfStep => ErrorClass::Comm,
             Self::BrokenPromise { .. } | Self::BadUnit { .. } => ErrorClass::Disp,
             Self::Device(rdma_sys_shim::Error::BadMemory { .. }) | Self::NotAllocated { .. } => {

@@ -12,9 +12,6 @@
 //! - **Waiting.** [`Job::on_wait`](crate::Job::on_wait) makes every long wait call a hook, in which a host makes
 //!   progress; [`Job::wait_until`](crate::Job::wait_until) waits for any condition in the same way, and finds dead
 //!   ranks as other calls do.
-//! - **Combining** elements of types that are known at run time only: [`combine`].
-//! - **Walking layouts**: [`Walk`] says which bytes a datatype has, as rows, runs or predefined
-//!   types, and copies them ([`Walk::pack`], [`Walk::unpack`]).
 //! - **Operations between [`Row`]s**, which need no datatype: [`put_row`] and the functions like it.
 //! - **Epochs of another shape**: a barrier of the window's ranks ([`synchronise`], [`synchronise_to_open`], [`synchronise_to_close`]), operations that are
 //!   complete in an epoch of any kind ([`flush`], [`complete`], [`release`]), a look at the target
@@ -67,14 +64,10 @@
 //! ```
 
 pub mod at_once;
-mod combine;
 mod memory;
-mod walk;
 mod window;
 
-pub use combine::{combine, combine_raw};
 pub use memory::Memory;
-pub use walk::Walk;
 pub use window::{
     check_liveness, complete, flush, give_up, in_job, is_concurrent, is_in_job, other_unit,
     read_memory, release, synchronise, synchronise_loads, synchronise_to_close,

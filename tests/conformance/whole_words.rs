@@ -70,14 +70,20 @@ fn hammer(job: &Job, window: &Window, places: &[u64]) -> Outcome {
         let dense = Committed::of(ty);
         let rows = Datatype::hvector(2, count, stride, &old)?.commit();
         let spread = Datatype::vector(2 * count, 1, 2, &old)?.commit();
-        let all = 2 * count as u64;
+        let (one_run, both) = (dense.times(count as u64), dense.times(2 * count as u64));
+        let near = |layout, runs: usize, step: usize| {
+            let elements = (0..runs * RUN.len()).step_by(ty.size());
+            let offsets = elements.flat_map(|at| at * step..at * step + ty.size());
+            let offsets = offsets.collect();
+            Near { layout, offsets }
+        };
         for (near, far) in [
-            (dense.times(count as u64), dense.times(count as u64)),
-            (dense.times(all), rows.times(1)),
-            (spread.times(1), rows.times(1)),
+            (near(one_run, 1, 1), one_run),
+            (near(both, 2, 1), rows.times(1)),
+            (near(spread.times(1), 2, 2), rows.times(1)),
         ] {
             for target in [0, last] {
-                replace_and_fetch(job, window, (target, places[target as usize]), [near, far])?;
+                replace_and_fetch(job, window, (target, places[target as usize]), &near, far)?;
             }
         }
     }
@@ -89,13 +95,21 @@ fn hammer(job: &Job, window: &Window, places: &[u64]) -> Outcome {
     Ok(())
 }
 
+/// A layout of origin buffers, and the offset of each of its bytes.
+struct Near<'t> {
+    layout: Layout<'t>,
+    offsets: Vec<usize>,
+}
+
 /// Ranks of odd numbers replace runs by bytes of one value; the others fetch them, without a change or in exchange.
 fn replace_and_fetch(
     job: &Job,
     window: &Window,
     (target, base): (u32, u64),
-    [near, far]: [Layout<'_>; 2],
+    near: &Near<'_>,
+    far: Layout<'_>,
 ) -> Outcome {
+    let (near, offsets) = (near.layout, &near.offsets);
     let me = window.rank();
     let disp = base + RUN.start as u64;
     let mut fetched = [0_u8; ROOM];
@@ -121,7 +135,7 @@ fn replace_and_fetch(
         if me % 2 == 1 {
             continue;
         }
-        let found = dense_bytes(near, &fetched);
+        let found: Vec<u8> = offsets.iter().map(|&at| fetched[at]).collect();
         for run in found.chunks(RUN.len()) {
             for word in &WORDS {
                 let bytes = &run[word.start - RUN.start..word.end - RUN.start];
@@ -134,15 +148,6 @@ fn replace_and_fetch(
     }
     job.world().barrier()?;
     Ok(())
-}
-
-/// The bytes of a layout at `buffer`.
-fn dense_bytes(layout: Layout<'_>, buffer: &[u8]) -> Vec<u8> {
-    let walk = transom::lower::Walk::of(layout).expect("a short one");
-    let mut packed = vec![0; walk.size() as usize];
-    // SAFETY: the buffer has room for each of the layouts, all of which begin where they are placed.
-    unsafe { walk.pack(buffer.as_ptr(), &mut packed) }.expect("as long");
-    packed
 }
 
 /// All ranks exchange one word, by eight bytes, by four shorts, and as one integer where the processor's atomics are used: each

@@ -5,7 +5,6 @@ mod broken;
 mod completion;
 mod files;
 mod job;
-mod layouts;
 mod refused;
 mod started;
 mod waiting;
@@ -47,10 +46,7 @@ fn main() {
         return started::play(&cases, &name);
     }
     let arguments = Arguments::from_args();
-    let mut trials = vec![Trial::test("layouts/walks_are_those_of_type_maps", || {
-        layouts::walks_are_those_of_type_maps();
-        Ok(())
-    })];
+    let mut trials = Vec::new();
     for device in devices() {
         for case in cases.clone() {
             let name = format!("{device}/{}", case.name);

@@ -7,7 +7,6 @@ use super::bounds::Span;
 use super::committed::Committed;
 use super::outline::Uniform;
 use super::piece::Piece;
-use super::type_map::TypeMap;
 use crate::datatype::BasicType;
 use crate::error::{DatatypeMisuse, Error, Result};
 
@@ -52,11 +51,6 @@ impl<'t> Layout<'t> {
     /// Likewise, in runs of whole elements with their padding, where all are of one type.
     pub(crate) fn elements(&self) -> Option<Cow<'t, Piece>> {
         self.ty.elements(self.count)
-    }
-
-    /// The predefined types of a layout that was measured, and where they stand.
-    pub(crate) fn type_map(&self) -> TypeMap<'t> {
-        TypeMap::new(self.ty.datatype(), self.count)
     }
 
     /// The one predefined type of all elements; `None` without data.

@@ -20,11 +20,9 @@ mod signature;
 mod subarray;
 mod together;
 mod tree;
-mod type_map;
 
 pub(crate) use bounds::Span;
 pub use committed::Committed;
-pub(crate) use cursor::Cursor;
 pub use layout::Layout;
 pub(crate) use piece::Piece;
 pub use row::Row;

@@ -15,7 +15,7 @@ pub(super) struct Expanded {
 }
 
 /// Predefined members, at displacements; a pair has two.
-pub(super) fn members(ty: BasicType) -> Vec<(BasicType, i64)> {
+fn members(ty: BasicType) -> Vec<(BasicType, i64)> {
     use BasicType as T;
     match ty {
         T::FloatInt => vec![(T::F32, 0), (T::I32, 4)],
@@ -77,10 +77,6 @@ impl Expanded {
     pub(super) fn bytes(&self) -> Vec<i64> {
         let bytes = |&(ty, at): &(BasicType, i64)| at..at + ty.size() as i64;
         self.map.iter().flat_map(bytes).collect()
-    }
-
-    pub(super) fn type_map(&self) -> Vec<(BasicType, i64)> {
-        self.map.clone()
     }
 
     pub(super) fn sequence(&self) -> Vec<BasicType> {
