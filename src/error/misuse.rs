@@ -69,8 +69,6 @@ pub enum Misuse {
     OutsideGrid { coords: Vec<u32>, dims: Vec<u32> },
     #[error("displacement unit {unit} is not legal (legal: 1 to 9223372036854775807 bytes)")]
     BadUnit { unit: u64 },
-    #[error("alignment {align} is not legal (legal: powers of two)")]
-    BadAlignment { align: usize },
     #[error("size {size} is not legal: {reason}")]
     BadSize { size: u64, reason: &'static str },
     /// The device was asked for something that it does not have, or cannot do with this memory.
@@ -226,7 +224,6 @@ impl Misuse {
             Self::Mismatch { .. }
             | Self::NoGrid { .. }
             | Self::OutsideGrid { .. }
-            | Self::BadAlignment { .. }
             | Self::BlockCount { .. }
             | Self::BlockLength { .. }
             | Self::BlockChanged { .. }

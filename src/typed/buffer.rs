@@ -1,10 +1,10 @@
 //! Memory that the device knows already, to put from and get into.
 
+use std::alloc::Layout;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
-use std::ptr::NonNull;
-use std::slice;
+use std::{ptr, slice};
 
 use crate::lower::{Memory, error};
 use crate::{Communicator, Element, Misuse, Result};
@@ -27,15 +27,12 @@ pub struct Buffer<T> {
 impl<T: Element> Buffer<T> {
     pub(crate) fn new(comm: &Communicator, len: usize) -> Result<Self> {
         const { assert!(size_of::<T>() > 0, "an element has more than no bytes") };
-        let bytes = len
-            .checked_mul(size_of::<T>())
-            .filter(|&bytes| bytes <= isize::MAX as usize)
-            .ok_or_else(|| {
-                let (count, element) = (len as u64, size_of::<T>() as u64);
-                error("alloc", Misuse::CountOverflow { count, element })
-            })?;
+        let layout = Layout::array::<T>(len).map_err(|_| {
+            let (count, element) = (len as u64, size_of::<T>() as u64);
+            error("alloc", Misuse::CountOverflow { count, element })
+        })?;
         Ok(Self {
-            memory: Memory::allocate(comm, "alloc", bytes, align_of::<T>())?,
+            memory: Memory::allocate(comm, "alloc", layout)?,
             len,
             marker: PhantomData,
         })
@@ -43,9 +40,9 @@ impl<T: Element> Buffer<T> {
 }
 
 impl<T> Buffer<T> {
-    fn base(&self) -> NonNull<T> {
+    fn base(&self) -> *mut T {
         match self.len {
-            0 => NonNull::dangling(),
+            0 => ptr::dangling_mut(),
             _ => self.memory.base().cast(),
         }
     }
@@ -57,14 +54,14 @@ impl<T> Deref for Buffer<T> {
     fn deref(&self) -> &[T] {
         // SAFETY: `new` allocated zeroed memory of this length for elements of this alignment, of
         // which any bytes are a value; it is freed with `self`. No peer was told where it is.
-        unsafe { slice::from_raw_parts(self.base().as_ptr(), self.len) }
+        unsafe { slice::from_raw_parts(self.base(), self.len) }
     }
 }
 
 impl<T> DerefMut for Buffer<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: as in `deref`, and borrowed uniquely.
-        unsafe { slice::from_raw_parts_mut(self.base().as_ptr(), self.len) }
+        unsafe { slice::from_raw_parts_mut(self.base(), self.len) }
     }
 }
 
