@@ -59,15 +59,18 @@ pub(super) fn named_rank(behind: u32, tag: u32) -> u32 {
 /// For what a rank comes to a window's barrier. The numbers travel in the flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Purpose {
+pub enum Purpose {
+    /// The call of that name.
     Fence = 1,
+    /// An epoch of locks begins or ends.
     Passive = 2,
+    /// The call of that name.
     Free = 3,
-    /// The beginning of a session.
+    /// A session of the typed interface begins.
     Open = 4,
-    /// Its end.
+    /// It ends.
     Close = 5,
-    /// Loads only.
+    /// An epoch begins or ends in which ranks only load from the window's memory.
     Loads = 6,
 }
 

@@ -33,7 +33,8 @@ pub use grid::{Grid, block};
 pub use group::{Comparison, Group};
 pub use rank::{IntoRank, IntoTarget};
 
-pub(crate) use barrier::{Barrier, Purpose, Step, barrier_bytes, barrier_flags, barrier_step};
+pub use barrier::Purpose;
+pub(crate) use barrier::{Barrier, Step, barrier_bytes, barrier_flags, barrier_step};
 pub(crate) use merge::{Merged, merge_bytes};
 pub(crate) use pipe::{acknowledgement, piece};
 pub(crate) use ring::Ring;

@@ -13,7 +13,7 @@
 //!   progress; [`Job::wait_until`](crate::Job::wait_until) waits for any condition in the same way, and finds dead
 //!   ranks as other calls do.
 //! - **Operations between [`Row`]s**, which need no datatype: [`put_row`] and the functions like it.
-//! - **Epochs of another shape**: a barrier of the window's ranks ([`synchronise`], [`synchronise_to_open`], [`synchronise_to_close`]), operations that are
+//! - **Epochs of another shape**: a barrier of the window's ranks ([`synchronise`]), operations that are
 //!   complete in an epoch of any kind ([`flush`], [`complete`], [`release`]), a look at the target
 //!   ([`check_liveness`]), at the ranks' displacement units ([`other_unit`]) and at the job ([`in_job`], [`is_in_job`]), locks despite a hint ([`tolerate_locks`]), an end whatever was
 //!   forgotten ([`unlock_everything`], [`quiesce`], [`give_up`]), and a window's memory at its last moment
@@ -70,11 +70,11 @@ mod window;
 pub use memory::Memory;
 pub use window::{
     check_liveness, complete, flush, give_up, in_job, is_concurrent, is_in_job, other_unit,
-    read_memory, release, synchronise, synchronise_loads, synchronise_to_close,
-    synchronise_to_open, tolerate_locks,
+    read_memory, release, synchronise, tolerate_locks,
 };
 
 pub use crate::access::{accumulate_row, get_row, put_notify_row, put_row, rget_row, rput_row};
+pub use crate::comm::Purpose;
 pub use crate::datatype::Row;
 pub use crate::diagnostics::{count_traffic, traffic};
 pub use crate::sync::{check_groups, free_with, quiesce, try_free_after, unlock_everything};

@@ -8,38 +8,13 @@ use crate::error::{AbortCause, Error, Misuse, Result};
 use crate::terms::Aim;
 use crate::window::{OnTarget, Window};
 
-/// Collective. Waits until every rank of the window has come here, and fails on every rank if one is
-/// in a fence or in free instead. Completes nothing, and is no epoch.
+/// Collective. Waits until every rank of the window has come here, and fails on every rank if one has come
+/// for another purpose. Completes nothing, and is no epoch.
 ///
 /// # Errors
 /// A rank makes another call, died or left; an earlier barrier of the window failed.
-pub fn synchronise(window: &Window, operation: &'static str) -> Result<()> {
-    window.synchronise(operation, Purpose::Passive)
-}
-
-/// Collective. As [`synchronise`], where all ranks begin a session of the typed interface.
-///
-/// # Errors
-/// As for [`synchronise`]; a rank does not begin one.
-pub fn synchronise_to_open(window: &Window, operation: &'static str) -> Result<()> {
-    window.synchronise(operation, Purpose::Open)
-}
-
-/// Collective. As [`synchronise`], where all ranks end a session of the typed interface.
-///
-/// # Errors
-/// As for [`synchronise`]; a rank does not end one.
-pub fn synchronise_to_close(window: &Window, operation: &'static str) -> Result<()> {
-    window.synchronise(operation, Purpose::Close)
-}
-
-/// Collective. As [`synchronise`], for ranks that only load from the window's memory until the next time: fails on
-/// every rank if one is in another epoch instead.
-///
-/// # Errors
-/// As for [`synchronise`].
-pub fn synchronise_loads(window: &Window, operation: &'static str) -> Result<()> {
-    window.synchronise(operation, Purpose::Loads)
+pub fn synchronise(window: &Window, operation: &'static str, purpose: Purpose) -> Result<()> {
+    window.synchronise(operation, purpose)
 }
 
 /// One-sided. Completes this rank's operations on a target there, in an epoch of any kind; later loads

@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::own::OwnPart;
 use super::window::{len_of, part_at};
 use super::{Lock, LockAll, Target};
-use crate::lower::{self, is_forked};
+use crate::lower::{self, Purpose, is_forked};
 use crate::raw::{self, Assert};
 use crate::{AbortCause, Element, Error, IntoRank, IntoTarget, LockKind, Misuse, Result};
 
@@ -101,12 +101,12 @@ impl Opening for Passive {
     const NAME: &'static str = "passive";
 
     fn open(raw: &raw::Window) -> Result<()> {
-        lower::synchronise(raw, Self::NAME)
+        lower::synchronise(raw, Self::NAME, Purpose::Passive)
     }
 
     fn close(raw: &raw::Window) -> Result<()> {
         lower::unlock_everything(raw, Self::NAME)?;
-        lower::synchronise(raw, Self::NAME)
+        lower::synchronise(raw, Self::NAME, Purpose::Passive)
     }
 }
 
@@ -114,11 +114,11 @@ impl Opening for Loads {
     const NAME: &'static str = "loads";
 
     fn open(raw: &raw::Window) -> Result<()> {
-        lower::synchronise_loads(raw, Self::NAME)
+        lower::synchronise(raw, Self::NAME, Purpose::Loads)
     }
 
     fn close(raw: &raw::Window) -> Result<()> {
-        lower::synchronise_loads(raw, Self::NAME)
+        lower::synchronise(raw, Self::NAME, Purpose::Loads)
     }
 }
 

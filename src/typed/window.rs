@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::epoch::{self, Active, Epoch, Exchange, Loads, Opening, Passive, PoisonOnExit};
 use super::session::{Opened, Session};
-use crate::lower::{self, error, not_forked};
+use crate::lower::{self, Purpose, error, not_forked};
 use crate::raw::{self, Assert};
 use crate::{
     Communicator, Element, EpochState, Error, Group, Info, IntoRank, Misuse, Result, Statistics,
@@ -564,7 +564,7 @@ impl<'c, T: Element> Window<'c, T> {
         self.usable_together(OPERATION)?;
         let poison = self.poison_on_exit();
         self.leave_session()?;
-        lower::synchronise_to_close(&self.raw, OPERATION)?;
+        lower::synchronise(&self.raw, OPERATION, Purpose::Close)?;
         self.session.end();
         poison.defuse();
         Ok(())
@@ -580,7 +580,7 @@ impl<'c, T: Element> Window<'c, T> {
         // A peer may be through the barrier, and access this rank's part, where this rank's own try fails.
         let poison = self.poison_on_exit();
         self.session.begin(lower::is_concurrent(&self.raw));
-        lower::synchronise_to_open(&self.raw, OPERATION)?;
+        lower::synchronise(&self.raw, OPERATION, Purpose::Open)?;
         poison.defuse();
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use transom::lower::{self, Aim, Row, at_once};
+use transom::lower::{self, Aim, Purpose, Row, at_once};
 use transom::raw::{Assert, PROC_NULL, Window};
 use transom::{BasicType, Communicator, Info, Job, LockKind, Op};
 
@@ -157,7 +157,7 @@ fn epochs_of_another_shape(rank: &Rank) -> Outcome {
     let comm = comm(&job, rank, "host")?;
     let window = Window::allocate(&comm, 4 * 4 * 8, 1, &Info::new())?;
     let next = (rank.rank + 1) % rank.size;
-    lower::synchronise(&window, OPERATION)?;
+    lower::synchronise(&window, OPERATION, Purpose::Passive)?;
     // A row becomes the third column.
     let row = [1_u64, 2, 3, 4].map(|i| i + 10 * u64::from(rank.rank));
     let dense = Row {
@@ -208,7 +208,7 @@ fn epochs_of_another_shape(rank: &Rank) -> Outcome {
     )?;
     // The lock was forgotten.
     lower::unlock_everything(&window, OPERATION)?;
-    lower::synchronise(&window, OPERATION)?;
+    lower::synchronise(&window, OPERATION, Purpose::Passive)?;
     let memory = lower::free_with(window, words_at)?;
     let before = u64::from((rank.rank + rank.size - 1) % rank.size);
     let column: Vec<u64> = memory.iter().copied().skip(2).step_by(4).collect();
@@ -362,7 +362,7 @@ fn calls_at_once(rank: &Rank) -> Outcome {
         }
         check(!at_once::unlock_all(&window), "lock_all is over")?;
     }
-    lower::synchronise(&window, "the end of the rounds")?;
+    lower::synchronise(&window, "the end of the rounds", Purpose::Passive)?;
     if me == 0 {
         let words = words(&window);
         check(words[1..4] == [ranks * ROUNDS; 3], format!("{words:?}"))?;
