@@ -57,7 +57,7 @@ pub(super) fn named_rank(behind: u32, tag: u32) -> u32 {
 }
 
 /// For what a rank comes to a window's barrier. The numbers travel in the flags.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bytemuck::CheckedBitPattern)]
 #[repr(u8)]
 pub enum Purpose {
     /// The call of that name.
@@ -92,10 +92,7 @@ impl Purpose {
     }
 
     fn of_code(code: u32) -> Option<Self> {
-        use Purpose::{Close, Fence, Free, Loads, Open, Passive};
-        [Fence, Passive, Free, Open, Close, Loads]
-            .into_iter()
-            .find(|purpose| *purpose as u32 == code)
+        bytemuck::checked::try_cast(u8::try_from(code).ok()?).ok()
     }
 }
 

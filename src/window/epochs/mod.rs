@@ -90,7 +90,7 @@ pub(crate) struct Epochs {
 }
 
 /// Which access epoch is open, as far as the whole window is concerned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, bytemuck::CheckedBitPattern)]
 #[repr(u8)]
 pub(crate) enum Mode {
     /// None; single targets may be locked.
@@ -108,19 +108,6 @@ pub(crate) enum Mode {
 }
 
 impl Mode {
-    #[inline]
-    fn from_code(code: u8) -> Self {
-        match code {
-            1 => Self::FenceUnused,
-            2 => Self::Fence,
-            3 => Self::LockAll,
-            4 => Self::LockAllUnchecked,
-            5 => Self::Started,
-            6 => Self::StartedUnchecked,
-            _ => Self::Idle,
-        }
-    }
-
     /// Whether all calls but fence itself take it for no epoch.
     #[inline]
     fn is_none(self) -> bool {
@@ -168,7 +155,8 @@ impl Epochs {
 
     #[inline]
     pub(crate) fn mode(&self) -> Mode {
-        Mode::from_code(self.mode.load(Ordering::Relaxed))
+        let code = self.mode.load(Ordering::Relaxed);
+        bytemuck::checked::try_cast(code).unwrap_or(Mode::Idle)
     }
 
     #[inline]
