@@ -1,8 +1,8 @@
 //! Creating windows: register, then exchange what peers need to know.
 
 use std::mem;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use rdma_sys_shim::{
     Access, AtomicDomain, Device, LocalRegion, Nearest, RemoteRegion, TargetThread, take_fences,
@@ -11,7 +11,6 @@ use rdma_sys_shim::{
 use super::attributes::Attributes;
 use super::entry::Entry;
 use super::errors::Handler;
-use super::handed_out::HandedOut;
 use super::hints::{Common, Hints};
 use super::layout::{BARRIER_AT, BlockLayout};
 use super::pairs::Pairs;
@@ -216,7 +215,7 @@ impl Window {
             flags: (agreed.flags).then(|| InFlightFlags::new(&team.fabric.control, concurrent)),
             in_flight_flags_of_each: in_flight::count(agreed.threads),
             eager_lock_all: AtomicBool::new(hints.eager_lock_all),
-            handed_out: HandedOut::default(),
+            handed_out: OnceLock::new(),
             locks_aside: hints.no_locks() || counts || team.context.patience().is_oversubscribed(),
             counters: counts.then(|| Counters::new(number, created.flavor)),
             number,

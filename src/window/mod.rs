@@ -32,8 +32,8 @@ mod unflushed;
 mod unknown_hint;
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use rdma_sys_shim::{AtomicDomain, LocalRegion, Ticket};
 
@@ -64,6 +64,7 @@ use crate::error::Result;
 use crate::memory::columns::Column;
 use crate::memory::control::ControlBlock;
 use crate::memory::in_flight::{self, InFlightFlags};
+use crate::memory::rank_set::RankSet;
 use crate::memory::remote::RemoteWord;
 use crate::peers::Context;
 use crate::terms::{Aim, Flavor};
@@ -109,7 +110,8 @@ pub struct Window {
     /// Whether the log has told of locks despite that hint.
     logged_lock: AtomicBool,
     eager_lock_all: AtomicBool,
-    handed_out: handed_out::HandedOut,
+    /// The ranks whose memory this one has a pointer to, in windows where not all have it of all.
+    handed_out: OnceLock<RankSet>,
     attributes: attributes::Attributes,
     error_handler: errors::Handler,
     pub(crate) parts: RankParts,
