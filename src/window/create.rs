@@ -2,7 +2,7 @@
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use rdma_sys_shim::{
     Access, AtomicDomain, Device, LocalRegion, Nearest, RemoteRegion, TargetThread, take_fences,
@@ -10,7 +10,6 @@ use rdma_sys_shim::{
 
 use super::attributes::Attributes;
 use super::entry::Entry;
-use super::errors::Handler;
 use super::hints::{Common, Hints};
 use super::layout::{BARRIER_AT, BlockLayout};
 use super::pairs::Pairs;
@@ -223,7 +222,7 @@ impl Window {
             logged_lock: AtomicBool::new(false),
             hints,
             attributes: Attributes::default(),
-            error_handler: Handler::default(),
+            error_handler: Mutex::default(),
             parts,
             team: team.clone(),
             epochs: Epochs::new(),

@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::process::exit;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use super::Window;
 use crate::error::{AbortCause, Error, Result};
+use crate::wait::lock;
 
 /// A user's error handler.
 pub type ErrorFunction = dyn Fn(&Window, &Error) + Send + Sync;
@@ -37,27 +38,18 @@ impl fmt::Debug for ErrorHandler {
     }
 }
 
-/// A window's error handler.
-#[derive(Default)]
-pub(super) struct Handler(RwLock<ErrorHandler>);
-
 impl Window {
     /// Local. What is done with this rank's errors (MPI-4.1, section 9.3.2,
     /// `MPI_Win_get_errhandler`).
     #[must_use]
     pub fn error_handler(&self) -> ErrorHandler {
-        let handler = &self.error_handler.0;
-        handler
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        lock(&self.error_handler).clone()
     }
 
     /// Local. Says what is to be done with this rank's errors (MPI-4.1, section 9.3.2,
     /// `MPI_Win_set_errhandler`).
     pub fn set_error_handler(&self, handler: ErrorHandler) {
-        let place = &self.error_handler.0;
-        *place.write().unwrap_or_else(PoisonError::into_inner) = handler;
+        *lock(&self.error_handler) = handler;
     }
 
     /// Local. Makes a call, and passes its error to the window's [`ErrorHandler`]. The calls of

@@ -33,7 +33,7 @@ mod unknown_hint;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use rdma_sys_shim::{AtomicDomain, LocalRegion, Ticket};
 
@@ -113,7 +113,7 @@ pub struct Window {
     /// The ranks whose memory this one has a pointer to, in windows where not all have it of all.
     handed_out: OnceLock<RankSet>,
     attributes: attributes::Attributes,
-    error_handler: errors::Handler,
+    error_handler: Mutex<ErrorHandler>,
     pub(crate) parts: RankParts,
     pub(crate) block: Arc<ControlBlock>,
     pub(crate) barrier: Barrier,
