@@ -141,21 +141,17 @@ impl RemoteMemory {
                 word.fetch_add(1, Ordering::Release);
                 Ok(Ticket::DONE)
             }
-            None => self.raise_by_device(offset),
+            None => self.post_add(self.region.at(offset), &1),
         }
     }
 
+    /// Adds to a word of this memory through the device, without waiting for it.
     #[cold]
-    fn raise_by_device(&self, offset: u64) -> Result<Ticket> {
-        static ONE: u64 = 1;
-        let (at, one) = (self.region.at(offset), (&raw const ONE).cast());
+    fn post_add(&self, at: RemoteAddress, add: &'static u64) -> Result<Ticket> {
         behind_stores();
+        let add = ptr::from_ref(add).cast();
         // SAFETY: one word that is readable for ever.
-        let posted = unsafe {
-            self.endpoint
-                .update_each(at, Width::W8, Update::Add, one, 1)
-        };
-        Ok(posted?)
+        Ok(unsafe { (self.endpoint).update_each(at, Width::W8, Update::Add, add, 1)? })
     }
 
     /// Copies what stands at `offset`; returns when it is there.
@@ -366,10 +362,7 @@ impl RemoteWord {
 
     /// Adds through the device, without waiting for it: a failure shows at the next operation that is awaited.
     pub(crate) fn post_add(&self, add: &'static u64) -> Result<()> {
-        behind_stores();
-        let (endpoint, add) = (&self.memory.endpoint, ptr::from_ref(add).cast());
-        // SAFETY: one word that is readable for ever.
-        let posted = unsafe { endpoint.update_each(self.address, Width::W8, Update::Add, add, 1)? };
+        let posted = self.memory.post_add(self.address, add)?;
         self.send(posted);
         Ok(())
     }
