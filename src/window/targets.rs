@@ -31,7 +31,7 @@ unsafe impl Sync for Targets {}
 impl Targets {
     /// None was ever used.
     pub(super) fn new(ranks: u32) -> Self {
-        counters();
+        watch_forks();
         let table = Box::into_raw(bytemuck::zeroed_slice_box(ranks as usize));
         // SAFETY: of a box.
         let table = unsafe { NonNull::new_unchecked(table) };
@@ -141,7 +141,7 @@ unsafe impl Sync for Forking {}
 static FORKING: Forking = Forking(UnsafeCell::new(None));
 
 /// From now on, forked children find no target entered.
-fn counters() {
+fn watch_forks() {
     static WATCHING: Once = Once::new();
     WATCHING.call_once(|| {
         // SAFETY: the handlers stay valid, as this code is never unloaded.
