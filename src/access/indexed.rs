@@ -107,7 +107,7 @@ impl Window {
         let kind = OperationKind::Accumulate;
         let work = Work::of(kind, origin, result, places.len(), ty, op);
         // SAFETY: the caller's promise.
-        unsafe { self.combine_list(OPERATION, &work, places) }
+        unsafe { self.accumulate_list(OPERATION, &work, places) }
     }
 
     /// One-sided. As [`Window::accumulate_indexed`], and stores what was at each place before at `result`, one after the
@@ -128,7 +128,7 @@ impl Window {
     ) -> Result<()> {
         let work = Work::of(OperationKind::Fetch, origin, result, places.len(), ty, op);
         // SAFETY: the caller's promise.
-        unsafe { self.combine_list("get_accumulate_indexed", &work, places) }
+        unsafe { self.accumulate_list("get_accumulate_indexed", &work, places) }
     }
 
     /// # Safety
@@ -285,7 +285,7 @@ impl Window {
 
     /// # Safety
     /// As for [`Window::get_accumulate_indexed`]; without a result where `work` has none.
-    unsafe fn combine_list(
+    unsafe fn accumulate_list(
         &self,
         operation: &'static str,
         work: &Work,
@@ -307,7 +307,7 @@ impl Window {
         unsafe {
             if !all_words {
                 return self.each_target(operation, places, |on, list| {
-                    on.combine_elements(work, list, places)
+                    on.accumulate_elements(work, list, places)
                 });
             }
             let extent = ty.extent();
@@ -477,7 +477,7 @@ impl OnTarget<'_> {
     ///
     /// # Safety
     /// As for [`Window::get_accumulate_indexed`]. The places were checked.
-    unsafe fn combine_elements(
+    unsafe fn accumulate_elements(
         self,
         work: &Work,
         list: &[usize],
