@@ -139,12 +139,12 @@ pub(crate) struct Barrier {
     /// Where in every rank's block the flags start.
     at: u64,
     block: Arc<ControlBlock>,
-    steps: Box<[(Step, OnceLock<Ways>)]>,
+    steps: Box<[(Step, OnceLock<StepWords>)]>,
     epoch: AtomicU32,
 }
 
-/// To the flags of a step.
-struct Ways {
+/// The words of a step: where this rank tells another, and where it hears of one.
+struct StepWords {
     signal: Option<RemoteWord>,
     flag: Option<LocalWord>,
 }
@@ -218,25 +218,25 @@ impl Barrier {
     }
 
     #[inline]
-    fn ways(&self, team: &Team, blocks: &Column<u64>, number: usize) -> Result<&Ways> {
+    fn words(&self, team: &Team, blocks: &Column<u64>, number: usize) -> Result<&StepWords> {
         match self.steps[number].1.get() {
-            Some(ways) => Ok(ways),
+            Some(words) => Ok(words),
             None => self.prepare(team, blocks, number),
         }
     }
 
     #[cold]
-    fn prepare(&self, team: &Team, blocks: &Column<u64>, number: usize) -> Result<&Ways> {
+    fn prepare(&self, team: &Team, blocks: &Column<u64>, number: usize) -> Result<&StepWords> {
         let (step, known) = &self.steps[number];
         let at = |number: u32| self.at + u64::from(number) * LINE;
         let signal = step
             .to
             .map(|flag| team.word(flag.rank, blocks, at(flag.number)));
-        let ways = Ways {
+        let words = StepWords {
             signal: signal.transpose()?,
             flag: (step.from).map(|flag| LocalWord::new(&self.block, at(flag.number))),
         };
-        Ok(known.get_or_init(|| ways))
+        Ok(known.get_or_init(|| words))
     }
 }
 
@@ -256,17 +256,17 @@ impl Passing<'_, '_> {
     #[inline(never)]
     fn pass_and_count(&self, epoch: u32) -> Result<Option<Error>> {
         let passed = protocol::pass(self, epoch, self.tag.code());
-        let ways = self.barrier.steps.iter();
-        let ways = ways.filter_map(|(_, ways)| ways.get());
-        for signal in ways.filter_map(|ways| ways.signal.as_ref()) {
+        let words = self.barrier.steps.iter();
+        let words = words.filter_map(|(_, words)| words.get());
+        for signal in words.filter_map(|words| words.signal.as_ref()) {
             diagnostics::note_flag(signal.is_stored_here());
         }
         passed
     }
 
     #[inline]
-    fn ways(&self, number: usize) -> Result<&Ways> {
-        self.barrier.ways(self.team, self.blocks, number)
+    fn words(&self, number: usize) -> Result<&StepWords> {
+        self.barrier.words(self.team, self.blocks, number)
     }
 
     /// The rank that is told in a step, and the one that is heard.
@@ -295,7 +295,7 @@ impl Steps for Passing<'_, '_> {
 
     #[inline]
     fn signal(&self, number: usize, flag: u64) -> Result<()> {
-        let sent = self.ways(number).and_then(|ways| match &ways.signal {
+        let sent = self.words(number).and_then(|words| match &words.signal {
             Some(word) => word.store(flag).map(drop),
             None => Ok(()),
         });
@@ -304,7 +304,7 @@ impl Steps for Passing<'_, '_> {
 
     #[inline]
     fn heard(&self, number: usize) -> Result<Option<u64>> {
-        let flag = self.ways(number)?.flag.as_ref();
+        let flag = self.words(number)?.flag.as_ref();
         Ok(flag.map(|flag| flag.atomic().observe()))
     }
 

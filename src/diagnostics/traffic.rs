@@ -38,14 +38,14 @@ impl Sent {
     }
 }
 
-/// One way.
-struct Way {
+/// What was sent one way, as it is counted.
+struct SentCounts {
     flags: AtomicU64,
     messages: AtomicU64,
     bytes: AtomicU64,
 }
 
-impl Way {
+impl SentCounts {
     const fn new() -> Self {
         Self {
             flags: AtomicU64::new(0),
@@ -65,10 +65,10 @@ impl Way {
 }
 
 static IS_COUNTED: AtomicBool = AtomicBool::new(false);
-static MAPPED: Way = Way::new();
-static DEVICE: Way = Way::new();
+static MAPPED: SentCounts = SentCounts::new();
+static DEVICE: SentCounts = SentCounts::new();
 
-fn way(is_mapped: bool) -> &'static Way {
+fn counts_of(is_mapped: bool) -> &'static SentCounts {
     if is_mapped { &MAPPED } else { &DEVICE }
 }
 
@@ -93,11 +93,11 @@ pub(crate) fn counts_traffic() -> bool {
 }
 
 pub(crate) fn note_flag(is_mapped: bool) {
-    way(is_mapped).flags.fetch_add(1, Ordering::Relaxed);
+    counts_of(is_mapped).flags.fetch_add(1, Ordering::Relaxed);
 }
 
 pub(crate) fn note_message(is_mapped: bool, bytes: u64) {
-    let way = way(is_mapped);
-    way.messages.fetch_add(1, Ordering::Relaxed);
-    way.bytes.fetch_add(bytes, Ordering::Relaxed);
+    let counts = counts_of(is_mapped);
+    counts.messages.fetch_add(1, Ordering::Relaxed);
+    counts.bytes.fetch_add(bytes, Ordering::Relaxed);
 }
