@@ -143,7 +143,7 @@ impl Window {
         if combined < all {
             // SAFETY: the caller's promise.
             let fetched = unsafe { on.accumulate_pieces(&spot, &fetched) };
-            ticket = ticket.max(fetched.inspect_err(|_| on.settle(ticket))?);
+            ticket = ticket.max(fetched.inspect_err(|_| on.await_end(ticket))?);
         }
         Ok(ticket)
     }
@@ -152,7 +152,7 @@ impl Window {
 impl OnTarget<'_> {
     /// Waits for what is under way before an error is returned, after which the caller's buffers may go.
     #[cold]
-    pub(super) fn settle(self, ticket: Ticket) {
+    pub(super) fn await_end(self, ticket: Ticket) {
         if let Some(route) = self.target.route() {
             let patience = self.window.context().patience();
             // The error that led here is the one to tell.

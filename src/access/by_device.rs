@@ -81,7 +81,7 @@ impl OnTarget<'_> {
                 let done = unsafe { far.accumulate_under_lock(others()) };
                 done.map_err(|error| self.failed(error))
             });
-            accumulated.inspect_err(|_| self.settle(ticket))?;
+            accumulated.inspect_err(|_| self.await_end(ticket))?;
         }
         Ok(ticket)
     }

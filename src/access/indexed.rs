@@ -270,16 +270,16 @@ impl Window {
             let mut lists = order.chunk_by(|&one, &next| rank_of(one) == rank_of(next));
             lists
                 .try_for_each(|list| act(on(list), list))
-                .inspect_err(|_| self.settle_all(operation))?;
+                .inspect_err(|_| self.await_ends(operation))?;
         }
         Ok(())
     }
 
-    /// As [`OnTarget::settle`], of all that was posted to any target.
+    /// As [`OnTarget::await_end`], of all that was posted to any target.
     #[cold]
-    fn settle_all(&self, operation: &'static str) {
+    fn await_ends(&self, operation: &'static str) {
         for on in self.on_used(operation) {
-            on.settle(on.target.posted.last());
+            on.await_end(on.target.posted.last());
         }
     }
 

@@ -242,18 +242,18 @@ pub(crate) fn behind_gets() {
 }
 
 /// Waits until an operation has completed or failed. False if `go_on` says no before.
-fn settle(
+fn ends_while(
     endpoint: &dyn Endpoint,
     ticket: Ticket,
     patience: Patience,
     go_on: impl Fn() -> bool,
 ) -> bool {
-    let settled = || Ok(endpoint.completed(ticket).unwrap_or(true));
+    let ended = || Ok(endpoint.completed(ticket).unwrap_or(true));
     let check = || match go_on() {
         true => Ok(()),
         false => Err(Error::new("quiesce", Misuse::Poisoned).into()),
     };
-    patience.wait(settled, check).is_ok()
+    patience.wait(ended, check).is_ok()
 }
 
 /// One-sided. [`Window::flush`] where nothing is waited for and nothing amiss; else false, with nothing done.
@@ -283,8 +283,8 @@ pub fn quiesce(window: &Window, limit: Duration) -> bool {
         return true;
     }
     let begun = Instant::now();
-    let settled = |target: &Target| match target.route() {
-        Some(route) if target.posted.last() != Ticket::DONE => settle(
+    let ended = |target: &Target| match target.route() {
+        Some(route) if target.posted.last() != Ticket::DONE => ends_while(
             &*route.endpoint,
             target.posted.last(),
             window.context().patience(),
@@ -296,7 +296,7 @@ pub fn quiesce(window: &Window, limit: Duration) -> bool {
         return true;
     }
     window.send_posted();
-    window.targets.used().all(|(_, target)| settled(target))
+    window.targets.used().all(|(_, target)| ended(target))
 }
 
 #[cfg(test)]
@@ -304,7 +304,7 @@ mod tests {
     use super::*;
     use crate::memory::tests::scripted::Scripted;
 
-    fn settles(done_after: u32, fails: bool, limit: Duration) -> (bool, u32) {
+    fn ends_within(done_after: u32, fails: bool, limit: Duration) -> (bool, u32) {
         let slow = Scripted {
             done_after,
             fails,
@@ -312,8 +312,8 @@ mod tests {
         };
         let begun = Instant::now();
         let go_on = || begun.elapsed() < limit;
-        let settled = settle(&slow, Ticket(1), Patience::new(false), go_on);
-        (settled, slow.asked.into_inner())
+        let ended = ends_while(&slow, Ticket(1), Patience::new(false), go_on);
+        (ended, slow.asked.into_inner())
     }
 
     #[test]
@@ -331,8 +331,8 @@ mod tests {
     #[test]
     fn quiet_is_success_and_failure_but_not_silence() {
         let long = Duration::from_secs(60);
-        assert_eq!(settles(3000, false, long), (true, 3001));
-        assert_eq!(settles(3000, true, long), (true, 3001));
-        assert!(!settles(u32::MAX, false, Duration::from_millis(1)).0);
+        assert_eq!(ends_within(3000, false, long), (true, 3001));
+        assert_eq!(ends_within(3000, true, long), (true, 3001));
+        assert!(!ends_within(u32::MAX, false, Duration::from_millis(1)).0);
     }
 }

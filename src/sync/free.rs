@@ -43,7 +43,7 @@ impl Window {
         self.delete_attributes("free", None)?;
         // A callback may have opened one.
         self.has_no_epoch()?;
-        self.settle_flags("free")?;
+        self.await_flags("free")?;
         if waits {
             self.synchronise("free", Purpose::Free)?;
         }

@@ -79,9 +79,9 @@ impl Window {
 
     /// Looks which posts the rank of `aim` has kept for this one, unless that is known.
     #[cold]
-    pub(super) fn settle(&self, aim: Aim, pair: &Pair) -> Result<()> {
-        let settled = pair.settle(|| self.find_there(aim, pair));
-        settled.map_err(|error| self.failed(aim, error))
+    pub(super) fn find_kept(&self, aim: Aim, pair: &Pair) -> Result<()> {
+        let found = pair.find_kept(|| self.find_there(aim, pair));
+        found.map_err(|error| self.failed(aim, error))
     }
 
     #[inline]
@@ -138,7 +138,7 @@ impl Window {
 
     /// Waits until what this rank told others about epochs has arrived, before their blocks and its
     /// own are used for something else.
-    pub(crate) fn settle_flags(&self, operation: &'static str) -> Result<()> {
+    pub(crate) fn await_flags(&self, operation: &'static str) -> Result<()> {
         let mut result = Ok(());
         for (rank, pair) in self.pairs.all_known() {
             let arrived = self

@@ -245,8 +245,8 @@ impl Window {
         let pair = self.pair(aim)?;
         let started = pair.started();
         let posted = || {
-            if !pair.has_posted(started) && !pair.is_settled() {
-                self.settle(aim, pair)?;
+            if !pair.has_posted(started) && !pair.knows_kept() {
+                self.find_kept(aim, pair)?;
             }
             Ok(pair.has_posted(started))
         };
@@ -337,7 +337,7 @@ impl OnTarget<'_> {
     #[inline]
     fn await_first_post(self) -> Result<()> {
         let pair = self.pair()?;
-        match pair.is_settled() {
+        match pair.knows_kept() {
             true => Ok(()),
             false => self.aside(|on| on.await_decision(pair)),
         }
@@ -349,8 +349,8 @@ impl OnTarget<'_> {
         let _call = window.in_call(aim);
         let next = pair.started() + 1;
         let known = || {
-            window.settle(aim, pair)?;
-            Ok(pair.is_settled() || pair.has_posted(next))
+            window.find_kept(aim, pair)?;
+            Ok(pair.knows_kept() || pair.has_posted(next))
         };
         let world_rank = window.team.world_rank(aim.rank);
         let check = || window.check(aim.operation, Awaited::Rank(world_rank));

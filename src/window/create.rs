@@ -292,17 +292,17 @@ fn exchange(
     let mine = prepared.as_ref().map(|own| own.summary);
     let merged = comm.merge_on(operation, mine, Summary::merge);
     let mut own = prepared?;
-    let settled = merged.and_then(|mut merged| {
+    let agreed = merged.and_then(|mut merged| {
         let all = merged.value;
         if !all.names_ranks_below(comm.size()) {
             let what = "what another rank passed on as the value";
             return Err(comm.garbled(operation, comm.rank(), what));
         }
         let blocks = find_blocks(comm, operation, &mut merged, &own.block)?;
-        settle_hints(comm, created, &mut merged, &mut own.hints)?;
+        agree_on_hints(comm, created, &mut merged, &mut own.hints)?;
         Ok((all, blocks))
     });
-    match settled {
+    match agreed {
         Ok((all, blocks)) => Ok((own, all, blocks)),
         Err(error) => {
             if !error.is_known_everywhere() {
@@ -335,16 +335,15 @@ fn find_blocks(
 }
 
 /// Collective. Takes the hints that hold for all ranks, and has rank 0 log those that differ.
-fn settle_hints(
+fn agree_on_hints(
     comm: &Communicator,
     created: Created,
     merged: &mut Merged<'_, Summary>,
     hints: &mut Hints,
 ) -> Result<()> {
     let Common { flags, granularity } = hints.common;
-    let settled = merged.value.hints();
-    hints.settle(settled.into_iter());
-    let [strong, weak] = settled;
+    let [strong, weak] = merged.value.hints();
+    hints.take_weakest([strong, weak].into_iter());
     if strong == weak || merged.value.broken_promise(hints).is_some() {
         return Ok(());
     }

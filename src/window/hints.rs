@@ -165,7 +165,7 @@ impl Hints {
     }
 
     /// Takes for this rank what holds for all of the window's ranks: the weakest of their values.
-    pub(super) fn settle(&mut self, all: impl Iterator<Item = Common>) {
+    pub(super) fn take_weakest(&mut self, all: impl Iterator<Item = Common>) {
         self.common = all.reduce(Common::weaker).unwrap_or(self.common);
     }
 
@@ -437,11 +437,11 @@ mod tests {
         ] {
             let (strong, weak) = (given(key, strong), given(key, weak));
             for (mut own, other) in [(strong.clone(), &weak), (weak.clone(), &strong)] {
-                own.settle([own.common, other.common].into_iter());
+                own.take_weakest([own.common, other.common].into_iter());
                 assert_eq!(own.to_info(), given(key, both).to_info());
             }
             let mut alike = strong.clone();
-            alike.settle([strong.common; 3].into_iter());
+            alike.take_weakest([strong.common; 3].into_iter());
             assert_eq!(alike, strong);
         }
     }

@@ -175,13 +175,13 @@ impl Pair {
 
     /// Whether it is known which posts the other keeps: all others are told.
     #[inline]
-    pub(crate) fn is_settled(&self) -> bool {
+    pub(crate) fn knows_kept(&self) -> bool {
         self.kept.get().is_some()
     }
 
     /// Finds out which posts the other keeps; `find` looks for its contact. If none was there after this rank had made its own,
     /// or one post was told, all later ones are.
-    pub(crate) fn settle<'p>(
+    pub(crate) fn find_kept<'p>(
         &'p self,
         find: impl FnOnce() -> Result<Option<&'p ContactThere>>,
     ) -> Result<()> {

@@ -122,7 +122,7 @@ impl Window {
         let mut hints = prepared?;
         let all = agreed?;
         let common = |&[_, flags, granularity]: &[u64; 3]| Common { flags, granularity };
-        hints.settle(all.iter().map(common));
+        hints.take_weakest(all.iter().map(common));
         if hints.noncontiguous() {
             return Self::build(comm, created, info, |hints, device| {
                 Ok(device.allocate(size, hints.alignment.max(PAGE))?.into())

@@ -162,9 +162,9 @@ mod tests {
     fn the_weakest_hints_hold_and_differences_are_seen() {
         let of = |all: &[Summary]| {
             let [strong, weak] = merged(all.to_vec()).hints();
-            let mut settled = Hints::parse(&Info::new()).unwrap();
-            settled.settle([strong, weak].into_iter());
-            (settled.to_info(), strong != weak)
+            let mut weakest = Hints::parse(&Info::new()).unwrap();
+            weakest.take_weakest([strong, weak].into_iter());
+            (weakest.to_info(), strong != weak)
         };
         let ranks = ranks();
         let (three, differ) = of(&ranks[..3]);
@@ -226,7 +226,7 @@ mod tests {
             let ranks = (0..).zip(parts);
             let all = merged(ranks.map(|(rank, (size, unit))| of(rank, size, unit, info)));
             let mut hints = Hints::parse(info).unwrap();
-            hints.settle(all.hints().into_iter());
+            hints.take_weakest(all.hints().into_iter());
             all.broken_promise(&hints)
         };
         let is = |misuse: Option<Misuse>, key, rank, first, other| {
@@ -254,7 +254,7 @@ mod tests {
         // Only one of them promises.
         let some = of(0, 8, 1, &both).merge(of(1, 9, 2, &Info::new()));
         let mut hints = Hints::parse(&both).unwrap();
-        hints.settle(some.hints().into_iter());
+        hints.take_weakest(some.hints().into_iter());
         assert!(some.broken_promise(&hints).is_none());
     }
 }
