@@ -24,7 +24,7 @@ use crate::terms::{ThreadLevel, WorldRank};
 use crate::wait::{Patience, lock};
 
 pub(crate) struct Context {
-    place: Place,
+    this_rank: ThisRank,
     /// The one that joins all ranks.
     pub(crate) fabric: Arc<Fabric>,
     /// Where `fabric` does not map memory: the one between the ranks of this host, once it is needed.
@@ -48,7 +48,7 @@ pub(crate) struct Context {
 pub(crate) type AbortHook = dyn Fn(i32, &str) + Send + Sync;
 
 /// Which rank this is, and how it waits.
-struct Place {
+struct ThisRank {
     rank: u32,
     size: u32,
     /// On which host each rank runs, where that makes a difference.
@@ -64,14 +64,14 @@ pub(super) type WorldBlock = fn(u32, &Hosts) -> u64;
 
 impl Context {
     /// `segment`: the launcher's.
-    fn new(place: Place, fabric: Fabric, segment: Option<BootstrapSegment>) -> Self {
+    fn new(this_rank: ThisRank, fabric: Fabric, segment: Option<BootstrapSegment>) -> Self {
         let header = fabric.control.reserved(0, WORLD);
         Self {
             abort_words: AbortWords::new(header, segment),
             fabric: Arc::new(fabric),
             host: Mutex::default(),
-            next_looked_at: AtomicU32::new(place.rank + 1),
-            place,
+            next_looked_at: AtomicU32::new(this_rank.rank + 1),
+            this_rank,
             last_check: AtomicU32::new(0),
             told: AtomicBool::new(false),
             launcher: Mutex::default(),
@@ -83,21 +83,21 @@ impl Context {
 
     #[inline]
     pub(crate) fn rank(&self) -> WorldRank {
-        WorldRank(self.place.rank)
+        WorldRank(self.this_rank.rank)
     }
 
     /// As [`Context::rank`]: among peers, all ranks are of the world.
     #[inline]
     pub(crate) fn me(&self) -> u32 {
-        self.place.rank
+        self.this_rank.rank
     }
 
     pub(crate) fn size(&self) -> u32 {
-        self.place.size
+        self.this_rank.size
     }
 
     pub(crate) fn hosts(&self) -> &Hosts {
-        &self.place.hosts
+        &self.this_rank.hosts
     }
 
     pub(crate) fn device(&self) -> &Arc<dyn Device> {
@@ -106,7 +106,7 @@ impl Context {
 
     /// A fabric that maps memory between the ranks of this host.
     pub(crate) fn open_host_fabric(&self) -> Result<Arc<Fabric>> {
-        if self.fabric.maps_memory(self.place.patience)? {
+        if self.fabric.maps_memory(self.this_rank.patience)? {
             return Ok(self.fabric.clone());
         }
         let mut host = lock(&self.host);
@@ -117,8 +117,8 @@ impl Context {
         let made = Arc::new(Fabric::new(
             device,
             WORLD,
-            self.place.rank,
-            self.place.size,
+            self.this_rank.rank,
+            self.this_rank.size,
         )?);
         *host = Some(made.clone());
         Ok(made)
@@ -136,18 +136,18 @@ impl Context {
 
     pub(crate) fn world_block(&self) -> ControlBlock {
         let control = &self.fabric.control;
-        control.reserved(WORLD, self.place.world_block)
+        control.reserved(WORLD, self.this_rank.world_block)
     }
 
     #[inline]
     pub(crate) fn patience(&self) -> Patience {
-        self.place.patience
+        self.this_rank.patience
     }
 
     /// Whether calls of several threads may overlap.
     #[inline]
     pub(crate) fn concurrent(&self) -> bool {
-        self.place.level == ThreadLevel::Multiple
+        self.this_rank.level == ThreadLevel::Multiple
     }
 
     /// Rank `rank` of the world, connected on first use.
@@ -180,11 +180,11 @@ impl Context {
     fn connect_now<'f>(&self, fabric: &'f Fabric, rank: u32) -> Result<&'f Peer> {
         not_forked("connect")?;
         let joins_all = std::ptr::eq(fabric, &*self.fabric);
-        if joins_all && rank != self.place.rank && self.has_left_itself() {
+        if joins_all && rank != self.this_rank.rank && self.has_left_itself() {
             return Err(Error::new(
                 "connect",
                 PeerError::Left {
-                    rank: self.place.rank,
+                    rank: self.this_rank.rank,
                 },
             ));
         }
@@ -199,7 +199,7 @@ impl Context {
             }
         }
         fabric
-            .connect(rank, self.place.patience)
+            .connect(rank, self.this_rank.patience)
             .map_err(|error| self.name_absent(rank, error))
     }
 

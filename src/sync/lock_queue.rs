@@ -56,7 +56,7 @@ impl<'w> OnTarget<'w> {
         let patience = self.window.context().patience();
         let queue = word.behind(QUEUE_BEHIND);
         let asked = Instant::now();
-        let mut place = Place::join(&queue).map_err(stranded)?;
+        let mut place = QueuePlace::join(&queue).map_err(stranded)?;
         let passes = place.passes();
         let pace = Pace::new(asked.elapsed(), LONGEST_PAUSE);
         let mut wait = || {
@@ -159,13 +159,13 @@ fn ahead(number: u32, passed: u32) -> u32 {
 
 /// A rank's place in the queue.
 #[derive(Debug)]
-struct Place {
+struct QueuePlace {
     number: u32,
     /// How many are before it.
     ahead: u32,
 }
 
-impl Place {
+impl QueuePlace {
     fn join(queue: &impl LockWord) -> Result<Self> {
         let counts = queue.fetch_add(1 << JOINED_SHIFT)?;
         let number = (counts >> JOINED_SHIFT) as u32;
@@ -272,7 +272,7 @@ mod tests {
     fn in_order_from(number: u32) {
         let counts = u64::from(number) << JOINED_SHIFT | u64::from(number);
         let queue = Counts(AtomicU64::new(counts));
-        let join = || Place::join(&queue).unwrap();
+        let join = || QueuePlace::join(&queue).unwrap();
         let (first, mut second, mut third) = (join(), join(), join());
         assert_eq!([first.ahead, second.ahead, third.ahead], [0, 1, 2]);
         assert!(!second.moves(&queue, &pace()).unwrap());
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_count_that_is_read_torn_puts_nobody_back() {
-        let mut place = Place {
+        let mut place = QueuePlace {
             number: 0x103,
             ahead: 4,
         };

@@ -7,7 +7,7 @@ use rdma_sys_shim::{Device, JobSecret, JobSpan, Joining};
 use transom_launch::pmi::PmiError;
 use transom_launch::{Allgather, Bootstrap, launcher, oversubscription};
 
-use super::{Context, Place, WorldBlock, fnv_1a};
+use super::{Context, ThisRank, WorldBlock, fnv_1a};
 use crate::error::{Error, Misuse, Result};
 use crate::peers::control_header::WORLD;
 use crate::peers::gather::{bootstrap_error, gather_any_by, gather_by};
@@ -168,7 +168,7 @@ impl Context {
             fabric.introduce(0, bootstrap.published(0).map_err(failed)?);
         }
         let processors: Vec<&str> = processors.iter().map(String::as_str).collect();
-        let place = Place {
+        let this_rank = ThisRank {
             rank,
             size,
             world_block,
@@ -177,7 +177,7 @@ impl Context {
             patience: Patience::new(oversubscription::are_oversubscribed(&processors)),
         };
         let notices = bootstrap.and_then(Bootstrap::notices);
-        Ok(Arc::new(Self::new(place, fabric, notices)))
+        Ok(Arc::new(Self::new(this_rank, fabric, notices)))
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) fn ranks_on_hosts(device: &str, hosts: &[u32], patience: Patience) ->
         }
     }
     let context = |(rank, fabric): (u32, Fabric)| {
-        let place = Place {
+        let this_rank = ThisRank {
             rank,
             size: count,
             hosts: Hosts::of(hosts),
@@ -36,7 +36,7 @@ pub(crate) fn ranks_on_hosts(device: &str, hosts: &[u32], patience: Patience) ->
             level: ThreadLevel::Multiple,
             patience,
         };
-        Arc::new(Context::new(place, fabric, None))
+        Arc::new(Context::new(this_rank, fabric, None))
     };
     (0..).zip(fabrics).map(context).collect()
 }
