@@ -202,7 +202,7 @@ impl Window {
             targets: Targets::new(team.size()),
             base: match exposed.memory {
                 // Between its neighbours' also where it has no bytes.
-                WindowMemory::Segment(_) => exposed.base,
+                WindowMemory::Shared(_) => exposed.base,
                 _ if created.size == 0 => std::ptr::null_mut(),
                 _ => exposed.base,
             },

@@ -89,11 +89,11 @@ impl Window {
             return Ok(self.parts.own);
         }
         let entry = Entry::read_from(memory, block)?;
-        let is_in_segment = match &self.memory {
-            Some(WindowMemory::Segment(segment)) => segment.part(&entry.exposed()).is_some(),
+        let is_inside = match &self.memory {
+            Some(WindowMemory::Shared(shared)) => shared.part(&entry.exposed()).is_some(),
             _ => true,
         };
-        if entry.makes_sense() && is_in_segment {
+        if entry.makes_sense() && is_inside {
             return Ok(entry);
         }
         let (WorldRank(rank), what) = (self.team.world_rank(rank), "the part of the window");

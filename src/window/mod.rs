@@ -150,7 +150,7 @@ enum WindowMemory {
     /// Memory of this rank.
     Region { _owned: LocalRegion },
     /// A part of what all ranks share.
-    Segment(shared::Segment),
+    Shared(shared::SharedAllocation),
     /// What is attached.
     Dynamic(dynamic::Regions),
 }
@@ -205,9 +205,9 @@ impl Window {
         Ok(self.entry_of(aim)?.counters as u32)
     }
 
-    /// Whether the ranks' memory is one segment.
-    pub(crate) fn is_segment(&self) -> bool {
-        matches!(self.memory, Some(WindowMemory::Segment(_)))
+    /// Whether the ranks' memory is one allocation.
+    pub(crate) fn is_shared_allocation(&self) -> bool {
+        matches!(self.memory, Some(WindowMemory::Shared(_)))
     }
 
     #[inline]

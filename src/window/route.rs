@@ -62,9 +62,7 @@ impl Window {
             attached: None,
         };
         route.mapped = match &self.memory {
-            Some(WindowMemory::Segment(segment)) => {
-                segment.part(&exposed).unwrap_or(Reach::NOTHING)
-            }
+            Some(WindowMemory::Shared(shared)) => shared.part(&exposed).unwrap_or(Reach::NOTHING),
             Some(WindowMemory::Dynamic(_)) => {
                 // Displacements are addresses, of memory that the table names.
                 (route.region, route.size) = (RemoteRegion::default(), 0);
@@ -141,8 +139,8 @@ impl<'w> OnTarget<'w> {
             // So that all operations come to where they are counted.
             Some(_) => Reach::NOTHING,
         };
-        // A segment is one of rank 0's for all, which its device has allocated.
-        let atomic = window.is_segment() || route.endpoint.has_atomics(&route.region);
+        // Rank 0's device has allocated it, for all.
+        let atomic = window.is_shared_allocation() || route.endpoint.has_atomics(&route.region);
         let widths = window.atomic_widths.where_atomic(atomic);
         window.targets.note_used(aim.rank);
         Ok(target.set_route(route, reach, widths))

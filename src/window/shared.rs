@@ -16,7 +16,7 @@ use crate::terms::{Aim, Flavor};
 
 /// The memory of all ranks, one part behind the other: rank 0 has allocated it, the others have
 /// mapped it.
-pub(super) struct Segment {
+pub(super) struct SharedAllocation {
     /// Where it begins in this process.
     base: *mut u8,
     /// As rank 0 knows it.
@@ -28,11 +28,11 @@ pub(super) struct Segment {
 }
 
 // SAFETY: `base` is an address to give away; what is behind it is kept by the region or the mapping, which are Send.
-unsafe impl Send for Segment {}
+unsafe impl Send for SharedAllocation {}
 // SAFETY: as above; nothing is dereferenced here.
-unsafe impl Sync for Segment {}
+unsafe impl Sync for SharedAllocation {}
 
-impl Segment {
+impl SharedAllocation {
     /// The part that peers know as `exposed`; `None` if it is not inside.
     pub(super) fn part(&self, exposed: &RemoteRegion) -> Option<Reach> {
         let offset = exposed.address.checked_sub(self.whole.address)?;
@@ -133,20 +133,20 @@ impl Window {
         let before = all[..comm.rank() as usize].iter();
         let before = before.fold(0, |before: u64, part| before.saturating_add(part[0]));
         Self::build(comm, created, info, |_, _| {
-            let segment = Segment::open(comm, whole, region)?;
+            let shared = SharedAllocation::open(comm, whole, region)?;
             let remote = RemoteRegion {
                 address: whole.address.saturating_add(before),
                 len: size as u64,
                 ..whole
             };
-            let part = segment.part(&remote).ok_or_else(|| {
+            let part = shared.part(&remote).ok_or_else(|| {
                 let what = "the memory for all ranks";
                 let rank = comm.team().world_rank(0).0;
                 Error::new(created.operation, PeerError::Garbled { rank, what })
             })?;
             Ok(Exposed {
                 base: part.base,
-                memory: WindowMemory::Segment(segment),
+                memory: WindowMemory::Shared(shared),
                 remote,
             })
         })
@@ -185,7 +185,7 @@ impl Window {
             size: route.size,
             disp_unit: route.entry.unit,
         };
-        if self.is_segment() {
+        if self.is_shared_allocation() {
             // Between its neighbours' also where it has no bytes.
         } else if route.size == 0 || route.mapped.len < route.size {
             (part.base, part.size) = (ptr::null_mut(), 0);
@@ -253,11 +253,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_lies_in_the_segment_or_is_none() {
+    fn a_part_lies_in_the_allocation_or_is_none() {
         let device = crate::devices::open("soft");
         let region = device.allocate(4096, 64).unwrap();
         let whole = region.remote();
-        let segment = Segment {
+        let shared = SharedAllocation {
             base: region.base(),
             whole,
             _region: Some(region),
@@ -265,7 +265,7 @@ mod tests {
         };
         let part = |from: u64, len| {
             let address = whole.address.wrapping_add(from);
-            segment.part(&RemoteRegion {
+            shared.part(&RemoteRegion {
                 address,
                 len,
                 ..whole
@@ -273,7 +273,7 @@ mod tests {
         };
         for (from, len) in [(0, 4096), (4096, 0), (64, 64)] {
             let part = part(from, len).unwrap();
-            assert_eq!(part.base, segment.base.wrapping_add(from as usize));
+            assert_eq!(part.base, shared.base.wrapping_add(from as usize));
             assert_eq!(part.len, len);
         }
         let minus_one = 1_u64.wrapping_neg();
