@@ -99,25 +99,27 @@ impl Far<'_> {
         let extent = self.parts.ty.extent();
         let mut chunks = cut(blocks, |_| CHUNK / extent * extent, |_, _| true);
         // SAFETY: the buffer is not touched before the read has ended.
-        let begin = |chunk, buffer: &mut Buffer| unsafe { self.read(chunk, buffer, last) };
+        let begin = |blocks, buffer: &mut Buffer| unsafe { self.read(blocks, buffer, last) };
         let mut written = [Ticket::DONE; 2];
         let mut this = 0;
-        let first = chunks.next().map(|chunk| begin(chunk, &mut buffers[this]));
+        let first = chunks
+            .next()
+            .map(|blocks| begin(blocks, &mut buffers[this]));
         let mut next = first.transpose()?;
-        while let Some(held) = next {
+        while let Some(chunk) = next {
             let other = 1 - this;
             next = None;
-            if let Some(chunk) = chunks.next() {
+            if let Some(blocks) = chunks.next() {
                 // What was written from there before.
                 self.patience.release(self.endpoint, written[other])?;
-                next = Some(begin(chunk, &mut buffers[other])?);
+                next = Some(begin(blocks, &mut buffers[other])?);
             }
-            self.patience.complete(self.endpoint, held.read)?;
+            self.patience.complete(self.endpoint, chunk.read)?;
             // SAFETY: the elements were read; those of the buffers are the caller's promise. What is written stays until that
             // is released.
             unsafe {
-                if self.combine_chunk(&held)? {
-                    written[this] = self.write(&held, last)?;
+                if self.combine_chunk(&chunk)? {
+                    written[this] = self.write(&chunk, last)?;
                 }
             }
             this = other;
@@ -129,21 +131,21 @@ impl Far<'_> {
     /// Nobody else touches the buffer until the read has ended.
     unsafe fn read(
         &self,
-        chunk: Vec<ElementBlock>,
+        blocks: Vec<ElementBlock>,
         buffer: &mut Buffer,
         last: &Cell<Ticket>,
-    ) -> Result<Held> {
-        let len = chunk.iter().map(|block| block.len).sum();
-        let there = chunk.first().map_or(0, |block| self.place(block).address);
+    ) -> Result<ReadChunk> {
+        let len = blocks.iter().map(|block| block.len).sum();
+        let there = blocks.first().map_or(0, |block| self.place(block).address);
         let base = buffer.at_least(len, there);
         let padding = self.parts.ty.extent() - self.parts.ty.true_extent();
         // SAFETY: inside the buffer, which is the caller's promise.
         let read = unsafe {
-            if let [block] = &*chunk {
+            if let [block] = &*blocks {
                 (self.endpoint).read(base, block.len - padding, self.place(block))?
             } else {
                 let mut poster = self.poster(Way::Get);
-                for (at, block) in packed(&chunk) {
+                for (at, block) in packed(&blocks) {
                     let there = self.place(block).address;
                     poster.push(base.add(at), there, block.len - padding)?;
                 }
@@ -151,36 +153,36 @@ impl Far<'_> {
             }
         };
         last.set(read);
-        Ok(Held { chunk, base, read })
+        Ok(ReadChunk { blocks, base, read })
     }
 
     /// Whether the elements have to be written back.
     ///
     /// # Safety
     /// They were read, and the buffers have them too.
-    unsafe fn combine_chunk(&self, held: &Held) -> Result<bool> {
+    unsafe fn combine_chunk(&self, chunk: &ReadChunk) -> Result<bool> {
         // SAFETY: the caller's promise.
-        let combine = |work: &Work| unsafe { work.combine_held(held.base, 0, work.count) };
-        match &*held.chunk {
+        let combine = |work: &Work| unsafe { work.combine_held(chunk.base, 0, work.count) };
+        match &*chunk.blocks {
             [block] => Ok(combine(&self.parts.work(block))),
             // SAFETY: the caller's promise.
-            chunk => unsafe { self.parts.densely(chunk, |dense| Ok(combine(dense))) },
+            blocks => unsafe { self.parts.densely(blocks, |dense| Ok(combine(dense))) },
         }
     }
 
     /// # Safety
     /// Nobody else touches the elements until the write has ended.
-    unsafe fn write(&self, held: &Held, last: &Cell<Ticket>) -> Result<Ticket> {
+    unsafe fn write(&self, chunk: &ReadChunk, last: &Cell<Ticket>) -> Result<Ticket> {
         // SAFETY: the caller's promise, of each part.
         let written = unsafe {
-            if let [block] = &*held.chunk
+            if let [block] = &*chunk.blocks
                 && !self.parts.ty.is_padded()
             {
-                (self.endpoint).write(held.base, block.len, self.place(block))?
+                (self.endpoint).write(chunk.base, block.len, self.place(block))?
             } else {
                 let mut poster = self.poster(Way::Put);
-                for (at, block) in packed(&held.chunk) {
-                    self.push_elements(&mut poster, held.base.add(at), block)?;
+                for (at, block) in packed(&chunk.blocks) {
+                    self.push_elements(&mut poster, chunk.base.add(at), block)?;
                 }
                 poster.finish()?
             }
@@ -220,8 +222,8 @@ impl Far<'_> {
 }
 
 /// A chunk of elements, in a buffer once they are read.
-struct Held {
-    chunk: Vec<ElementBlock>,
+struct ReadChunk {
+    blocks: Vec<ElementBlock>,
     base: *mut u8,
     read: Ticket,
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rdma_sys_shim::Via;
 
 use super::statistics::{Accesses, OperationKind, Statistics, TargetKind, Waits};
-use super::{held, trace};
+use super::{locked, trace};
 use crate::terms::Flavor;
 
 /// Ways, in the order of their variants.
@@ -125,18 +125,18 @@ impl Counters {
         });
         super::count_waits();
         if super::reports() {
-            held(&ALL).live.push(counters.clone());
+            locked(&ALL).live.push(counters.clone());
         }
         counters
     }
 
     pub(crate) fn set_name(&self, name: &str) {
-        name.clone_into(&mut held(&self.name));
+        name.clone_into(&mut locked(&self.name));
     }
 
     /// What to call the window: its number, what made it, and its name.
     pub(super) fn title(&self) -> String {
-        let name = held(&self.name);
+        let name = locked(&self.name);
         let mut title = format!("{} {}", self.number, self.flavor);
         if !name.is_empty() {
             title.push_str(&format!(" {:?}", *name));
@@ -162,7 +162,7 @@ impl Counters {
     }
 
     pub(crate) fn begin_epoch(&self, epoch: TracedEpoch) {
-        if held(&self.open).insert(epoch) {
+        if locked(&self.open).insert(epoch) {
             self.epochs.fetch_add(1, Ordering::Relaxed);
             self.trace_epoch(true, epoch);
         }
@@ -170,7 +170,7 @@ impl Counters {
 
     /// Nothing, if it never began.
     pub(crate) fn end_epoch(&self, epoch: TracedEpoch) {
-        if held(&self.open).remove(&epoch) {
+        if locked(&self.open).remove(&epoch) {
             self.trace_epoch(false, epoch);
         }
     }
@@ -211,11 +211,11 @@ impl Counters {
 
     /// The window is gone.
     pub(crate) fn finish(self: &Arc<Self>) {
-        let mut open = std::mem::take(&mut *held(&self.open));
+        let mut open = std::mem::take(&mut *locked(&self.open));
         while let Some(epoch) = open.pop_first() {
             self.trace_epoch(false, epoch);
         }
-        let mut all = held(&ALL);
+        let mut all = locked(&ALL);
         let Some(place) = all.live.iter().position(|live| Arc::ptr_eq(live, self)) else {
             return;
         };
@@ -259,7 +259,7 @@ static ALL: Mutex<All> = Mutex::new(All {
 
 /// What the windows of this process did, under their titles.
 pub(super) fn all() -> Vec<(String, Statistics)> {
-    let all = held(&ALL);
+    let all = locked(&ALL);
     let live = all.live.iter();
     let live = live.map(|counters| (counters.number, counters.title(), counters.statistics()));
     let mut windows: Vec<_> = all.freed.iter().cloned().chain(live).collect();

@@ -45,7 +45,7 @@ static COMPLAINT: Mutex<Option<String>> = Mutex::new(None);
 /// A process is about to become a rank: has it log, if the environment says so.
 pub(crate) fn prepare() {
     if let Some(complaint) = install(None) {
-        *held(&COMPLAINT) = Some(complaint);
+        *locked(&COMPLAINT) = Some(complaint);
     }
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn install(default: Option<&str>) -> Option<String> {
 pub(crate) fn joined(rank: u32, speaks: bool, job: u64) {
     RANK.store(rank, Ordering::Relaxed);
     let settings = Settings::read(|name| std::env::var_os(name));
-    let complaint = held(&COMPLAINT).take();
+    let complaint = locked(&COMPLAINT).take();
     // All ranks would say the same.
     if rank == 0 {
         let complaints = complaint.iter().chain(&settings.complaints);
@@ -169,6 +169,6 @@ fn write_at_once(text: &str) {
 }
 
 /// Locks it, also if another thread has panicked meanwhile.
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

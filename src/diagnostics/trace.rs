@@ -9,7 +9,7 @@ use std::sync::{Mutex, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::sink::Sink;
-use super::{held, say};
+use super::{locked, say};
 
 /// Whether there is one, for everything that happens without.
 static ON: AtomicBool = AtomicBool::new(false);
@@ -70,7 +70,7 @@ pub(super) fn begin(path: &Path, job: u64, rank: u32) -> std::io::Result<()> {
         trace.sink.push(&event);
     }
     trace.sink.write_out()?;
-    *held(&TRACE) = Some(trace);
+    *locked(&TRACE) = Some(trace);
     ON.store(true, Ordering::Relaxed);
     super::count_waits();
     Ok(())
@@ -79,7 +79,7 @@ pub(super) fn begin(path: &Path, job: u64, rank: u32) -> std::io::Result<()> {
 /// Writes what is left, and nothing after that.
 pub(super) fn end() {
     ON.store(false, Ordering::Relaxed);
-    let Some(mut trace) = held(&TRACE).take() else {
+    let Some(mut trace) = locked(&TRACE).take() else {
         return;
     };
     if trace.process == std::process::id()
@@ -106,9 +106,9 @@ fn with(act: impl FnOnce(&mut Trace) -> std::io::Result<()>) {
     if !is_on() {
         return;
     }
-    let mut held = held(&TRACE);
+    let mut current = locked(&TRACE);
     // A forked child has a copy; the trace is its parent's.
-    let Some(trace) = held
+    let Some(trace) = current
         .as_mut()
         .filter(|trace| trace.process == std::process::id())
     else {
@@ -117,7 +117,7 @@ fn with(act: impl FnOnce(&mut Trace) -> std::io::Result<()>) {
     if let Err(error) = act(trace) {
         complain(trace, &error);
         ON.store(false, Ordering::Relaxed);
-        *held = None;
+        *current = None;
     }
 }
 
