@@ -15,6 +15,7 @@ use crate::datatype::{BasicType, Op, combine, copy_elements};
 use crate::error::{Error, Result};
 use crate::memory::displacement::Displacement;
 use crate::memory::remote::RemoteWord;
+use crate::memory::word::LockWord;
 use crate::terms::WorldRank;
 use crate::wait::Verdict;
 use crate::window::{OnTarget, Window};

@@ -367,14 +367,6 @@ impl RemoteWord {
         Ok(())
     }
 
-    #[inline(always)]
-    pub(crate) fn fetch_add(&self, add: u64) -> Result<u64> {
-        match self.atomic() {
-            Some(word) => Ok(word.add(add)),
-            None => self.fetch_add_by_device(add),
-        }
-    }
-
     #[cold]
     fn fetch_add_by_device(&self, add: u64) -> Result<u64> {
         let mut old = 0;
@@ -394,15 +386,6 @@ impl RemoteWord {
         let endpoint = &self.memory.endpoint;
         // SAFETY: the caller's promise.
         Ok(unsafe { endpoint.fetch_add(self.address, Width::W8, add, old)? })
-    }
-
-    /// What the word held before: the swap took place if that is `expect`.
-    #[inline(always)]
-    pub(crate) fn compare_swap(&self, expect: u64, new: u64) -> Result<u64> {
-        match self.atomic() {
-            Some(word) => Ok(word.replace_if(expect, new)),
-            None => self.compare_swap_by_device(expect, new),
-        }
     }
 
     #[cold]
@@ -457,12 +440,18 @@ impl LockWord for RemoteWord {
 
     #[inline(always)]
     fn fetch_add(&self, add: u64) -> Result<u64> {
-        self.fetch_add(add)
+        match self.atomic() {
+            Some(word) => Ok(word.add(add)),
+            None => self.fetch_add_by_device(add),
+        }
     }
 
     #[inline(always)]
     fn compare_swap(&self, expect: u64, new: u64) -> Result<u64> {
-        self.compare_swap(expect, new)
+        match self.atomic() {
+            Some(word) => Ok(word.replace_if(expect, new)),
+            None => self.compare_swap_by_device(expect, new),
+        }
     }
 }
 
