@@ -116,7 +116,7 @@ impl<'a> LayoutWork<'a> {
         }
     }
 
-    /// All of it, if that is one block.
+    /// All of it, if that is one block: a walk would take longer than a small accumulate by the device.
     pub(super) fn as_block(&self) -> Option<ElementBlock> {
         let [operands, result, target] = self.layouts;
         let len = (operands.as_run()?)

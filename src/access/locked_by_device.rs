@@ -141,6 +141,7 @@ impl Far<'_> {
         let padding = self.parts.ty.extent() - self.parts.ty.true_extent();
         // SAFETY: inside the buffer, which is the caller's promise.
         let read = unsafe {
+            // The most frequent case, without the poster's lists.
             if let [block] = &*blocks {
                 (self.endpoint).read(base, block.len - padding, self.place(block))?
             } else {
