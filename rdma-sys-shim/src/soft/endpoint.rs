@@ -154,7 +154,7 @@ impl SoftEndpoint {
     }
 
     fn way(&self, shape: Shape, len: usize) -> Way {
-        select::way(self.path, shape, len, || {
+        select::way(self.path, len, || {
             self.options.assist && self.assist.poll(&self.segment, shape.parts())
         })
     }

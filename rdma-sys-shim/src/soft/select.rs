@@ -40,28 +40,15 @@ pub(super) enum Way {
     Agent,
 }
 
-/// The longest runs for which assist is asked: with longer ones it is later than the kernel where processors are far from
-/// each other.
-const LONGEST_RUN: usize = 1 << 10;
-/// The longest pieces of lists. The kernel takes a third of a microsecond for each piece.
-const LONGEST_PIECE: usize = 1 << 10;
-/// The longest sums. The kernel takes two calls for each; where processors are far from each other, that is sooner for longer ones.
-const LONGEST_SUM: usize = 1 << 10;
+/// The longest runs, pieces of lists and sums for which assist is asked. The kernel moves longer ones sooner where processors are
+/// far from each other, though it takes a third of a microsecond for each piece, and two calls for each sum.
+const LONGEST_BY_ASSIST: usize = 1 << 10;
 
 /// The kernel moved so many parts when a thread of the target that sleeps is called: to wake it takes as long as to move two or
 /// three.
 pub(super) const WORTH_A_CALL: u32 = 16;
 
 impl Shape {
-    /// Of the whole, or of each piece.
-    const fn longest_by_assist(self) -> usize {
-        match self {
-            Self::Run => LONGEST_RUN,
-            Self::List(_) => LONGEST_PIECE,
-            Self::Sum => LONGEST_SUM,
-        }
-    }
-
     /// In how many parts the kernel moves it.
     pub(super) fn parts(self) -> u32 {
         match self {
@@ -81,11 +68,11 @@ impl Shape {
 }
 
 /// The way of `len` bytes, or of pieces of `len` bytes at most. `polls`: whether a thread of the target looks for requests.
-pub(super) fn way(path: Path, shape: Shape, len: usize, polls: impl FnOnce() -> bool) -> Way {
+pub(super) fn way(path: Path, len: usize, polls: impl FnOnce() -> bool) -> Way {
     match path {
         Path::Direct => Way::Own,
         Path::Agent => Way::Agent,
-        Path::CrossMemory if len <= shape.longest_by_assist() && polls() => Way::Assist,
+        Path::CrossMemory if len <= LONGEST_BY_ASSIST && polls() => Way::Assist,
         Path::CrossMemory => Way::Kernel,
     }
 }
@@ -99,13 +86,11 @@ pub(super) struct RequestSize {
     pub(super) list: usize,
 }
 
-/// Little, so that the target does one request while the origin fills the next.
+/// Little, so that the target does one request while the origin fills the next. Runs and sums that assist is asked for take one.
 pub(super) const OF_ASSIST: RequestSize = RequestSize {
-    run: 1 << 10,
-    list: 1 << 10,
+    run: LONGEST_BY_ASSIST,
+    list: LONGEST_BY_ASSIST,
 };
-// Runs and sums that assist is asked for take one request.
-const _: () = assert!(LONGEST_RUN <= OF_ASSIST.run && LONGEST_SUM <= OF_ASSIST.run);
 /// Much, since the agent may have to wake up for each.
 pub(super) const OF_AGENT: RequestSize = RequestSize {
     run: SLOT_BYTES,
@@ -178,8 +163,8 @@ mod tests {
     }
 
     /// The lengths that `way` treats alike, each with the way that it says: the first of them, up to 1 MiB.
-    fn ways(path: Path, shape: Shape, polls: bool) -> Vec<(usize, Way)> {
-        let all = (1..=1 << 20).map(|len| (len, way(path, shape, len, || polls)));
+    fn ways(path: Path, polls: bool) -> Vec<(usize, Way)> {
+        let all = (1..=1 << 20).map(|len| (len, way(path, len, || polls)));
         let mut found: Vec<(usize, Way)> = Vec::new();
         for (len, way) in all {
             if found.last().is_none_or(|&(_, last)| last != way) {
@@ -213,11 +198,10 @@ mod tests {
                 .to_owned(),
             "|---|---|---|---|".to_owned(),
         ];
+        let polled = ways(Path::CrossMemory, true);
+        let (others, agent) = (ways(Path::CrossMemory, false), ways(Path::Agent, true));
+        assert_eq!((others.len(), agent.len()), (1, 1));
         for (shape, what) in shapes {
-            let of = |path, polls| ways(path, shape, polls);
-            let polled = of(Path::CrossMemory, true);
-            let (others, agent) = (of(Path::CrossMemory, false), of(Path::Agent, true));
-            assert_eq!((others.len(), agent.len()), (1, 1));
             for (index, &(from, way)) in polled.iter().enumerate() {
                 let lengths = match polled.get(index + 1) {
                     Some(&(next, _)) => format!("of up to {}", bytes(next - 1)),
@@ -250,10 +234,8 @@ mod tests {
 
     #[test]
     fn our_own_memory_is_nobodys_else() {
-        for shape in [Shape::Run, Shape::List(2), Shape::Sum] {
-            let asks = || panic!("nobody is asked");
-            assert_eq!(way(Path::Direct, shape, 8, asks), Way::Own);
-        }
+        let asks = || panic!("nobody is asked");
+        assert_eq!(way(Path::Direct, 8, asks), Way::Own);
     }
 
     /// The course of a run of `len` bytes whose destination lies `behind` the source in its page.
