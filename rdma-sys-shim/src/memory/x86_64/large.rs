@@ -6,15 +6,14 @@
 use std::arch::asm;
 use std::sync::LazyLock;
 
-use super::caches::Caches;
-use super::medium;
+use super::{caches, medium};
 
 /// No copy below this length streams, whatever the caches: that has never paid.
 pub(super) const FLOOR: usize = 512 << 10;
 
 /// From this length on copies stream.
 static STREAMS_FROM: LazyLock<usize> = LazyLock::new(|| match is_x86_feature_detected!("avx") {
-    true => streams_from(&super::vendor(), Caches::of_this_processor()),
+    true => streams_from(&super::vendor(), caches::l3),
     false => usize::MAX,
 });
 
@@ -23,10 +22,10 @@ const USUAL_L3: usize = 32 << 20;
 
 /// Copies stream where both sides take half of the third-level cache or more. On processors of Intel none do: streaming
 /// was slower there.
-fn streams_from(vendor: &[u8; 12], caches: Caches) -> usize {
+fn streams_from(vendor: &[u8; 12], l3: impl FnOnce() -> Option<usize>) -> usize {
     match vendor {
         b"GenuineIntel" => usize::MAX,
-        _ => (caches.l3.unwrap_or(USUAL_L3) / 4).max(FLOOR),
+        _ => (l3().unwrap_or(USUAL_L3) / 4).max(FLOOR),
     }
 }
 
@@ -131,14 +130,12 @@ pub(super) mod tests {
 
     #[test]
     fn the_rule_follows_the_third_level() {
-        let caches = |l2, l3| Caches { l2, l3 };
-        let (amd, intel) = (b"AuthenticAMD", b"GenuineIntel");
-        let (l2, l3) = (Some(1 << 20), Some(32 << 20));
-        assert_eq!(streams_from(amd, caches(l2, l3)), 8 << 20);
-        assert_eq!(streams_from(amd, caches(l2, Some(4 << 20))), 1 << 20);
-        assert_eq!(streams_from(amd, caches(l2, Some(1 << 20))), FLOOR);
-        assert_eq!(streams_from(amd, caches(l2, None)), 8 << 20);
-        assert_eq!(streams_from(amd, caches(None, None)), 8 << 20);
-        assert_eq!(streams_from(intel, caches(l2, l3)), usize::MAX);
+        let of_amd = |l3| streams_from(b"AuthenticAMD", || l3);
+        assert_eq!(of_amd(Some(32 << 20)), 8 << 20);
+        assert_eq!(of_amd(Some(4 << 20)), 1 << 20);
+        assert_eq!(of_amd(Some(1 << 20)), FLOOR);
+        assert_eq!(of_amd(None), 8 << 20);
+        let of_intel = streams_from(b"GenuineIntel", || panic!("it does not matter"));
+        assert_eq!(of_intel, usize::MAX);
     }
 }
