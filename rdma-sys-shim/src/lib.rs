@@ -23,6 +23,7 @@ pub mod fuzzing;
 mod guard;
 pub mod memory;
 mod neighbours;
+mod pages;
 mod primitive;
 mod provider;
 pub mod rdma;

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use memmap2::{MmapOptions, MmapRaw};
+use memmap2::MmapRaw;
 
 use super::frame::Refusal;
 use crate::guard::{self, AccessFault};
-use crate::system::page_size;
+use crate::pages;
 use crate::{Access, Error, LocalRegion, RemoteAddress, RemoteRegion, Result, vma};
 
 pub(super) struct Regions {
@@ -151,16 +151,7 @@ impl Regions {
 
     /// Allocates zeroed memory with all rights, aligned to `align` and to a page.
     pub(super) fn allocate(self: &Arc<Self>, len: usize, align: usize) -> Result<LocalRegion> {
-        let extra = align.saturating_sub(page_size());
-        let mapped = len.max(1).checked_add(extra);
-        let mapped = mapped.filter(|&mapped| mapped <= isize::MAX as usize);
-        let error = |source| Error::os(format!("mapping {len} bytes"), source);
-        let mapped =
-            mapped.ok_or_else(|| error(std::io::Error::from_raw_os_error(libc::ENOMEM)))?;
-        let memory = MmapOptions::new().len(mapped).map_anon();
-        let memory = MmapRaw::from(memory.map_err(error)?);
-        let start = memory.as_mut_ptr();
-        let base = start.wrapping_add(start.align_offset(align.max(1)));
+        let (memory, base) = pages::zeroed(len, align)?;
         let (access, rkey) = (Access::ALL, self.next_key(Access::ALL));
         // SAFETY: the mapping goes into the region; nobody has a reference to it.
         Ok(unsafe { self.show(base, len, access, rkey, Some(memory)) })

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use ibverbs_sys::ibv_access_flags as Flags;
-use memmap2::{MmapOptions, MmapRaw};
+use memmap2::MmapRaw;
 
 use super::objects::{MemoryRegion, ProtectionDomain};
-use crate::system::page_size;
+use crate::pages;
 use crate::vma::{self, Rights};
 use crate::{Access, Error, LocalRegion, RemoteRegion, Result};
 
@@ -21,9 +21,9 @@ pub(super) struct Pinned {
 impl Pinned {
     /// Zeroed, page-aligned memory; `len` is not 0.
     pub(super) fn new(domain: &Arc<ProtectionDomain>, len: usize, access: Flags) -> Result<Self> {
-        let memory = map(len)?;
+        let (memory, base) = pages::zeroed(len, 0)?;
         // SAFETY: the mapping is kept beside the region, and unmapped after it.
-        let region = unsafe { register(domain, memory.as_mut_ptr(), len, access)? };
+        let region = unsafe { register(domain, base, len, access)? };
         Ok(Self { region, memory })
     }
 
@@ -34,12 +34,6 @@ impl Pinned {
     pub(super) fn lkey(&self) -> u32 {
         self.region.lkey()
     }
-}
-
-fn map(len: usize) -> Result<MmapRaw> {
-    let mapped = MmapOptions::new().len(len).map_anon();
-    let mapped = mapped.map_err(|error| Error::os(format!("mapping {len} bytes"), error))?;
-    Ok(mapped.into())
 }
 
 /// # Safety
@@ -199,13 +193,7 @@ fn flags(access: Access) -> Flags {
 impl Regions {
     /// Allocates zeroed memory with all rights, aligned to `align` and to a page.
     pub(super) fn allocate(self: &Arc<Self>, len: usize, align: usize) -> Result<LocalRegion> {
-        let room = len
-            .max(1)
-            .checked_add(align.saturating_sub(page_size()))
-            .ok_or_else(|| too_large(len))?;
-        let memory = map(room)?;
-        let start = memory.as_mut_ptr();
-        let base = start.wrapping_add(start.align_offset(align.max(1)));
+        let (memory, base) = pages::zeroed(len, align)?;
         // SAFETY: the mapping goes into the region, which unmaps it last.
         unsafe { self.show(base, len, Access::ALL, Some(memory)) }
     }
@@ -279,13 +267,6 @@ impl Regions {
         };
         Ok(LocalRegion::new(base, remote, owner))
     }
-}
-
-fn too_large(len: usize) -> Error {
-    Error::os(
-        format!("registering {len} bytes"),
-        std::io::Error::from_raw_os_error(libc::ENOMEM),
-    )
 }
 
 #[cfg(test)]
