@@ -125,9 +125,9 @@ pub enum Error {
         /// Its value.
         value: String,
         /// The least legal value.
-        least: u32,
+        least: f64,
         /// The greatest.
-        most: u32,
+        most: f64,
     },
     /// The port is not of the partition that the environment names.
     #[error(

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::adapter::Adapter;
-use super::connect::{self, Address, Connector, Numbers, Queues};
+use super::connect::{Address, Connector, Numbers, Queues};
 use super::endpoint::VerbsEndpoint;
 use super::limits::atomic_scope;
 use super::objects::{CompletionQueue, Establish, MemoryRegion, QueuePair};
@@ -63,7 +63,7 @@ impl VerbsDevice {
         };
         let events = events::watch(&adapter.trouble, &adapter.context, adapter.port.number);
         let port = (adapter.own.address(), adapter.own.transport);
-        let timeout = connect::timeout()?;
+        let timeout = settings.connect_timeout;
         let connector =
             Connector::start(secret, port, &choice.device, queues, timeout, Some(events))?;
         let mut device = Self {

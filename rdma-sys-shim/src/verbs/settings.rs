@@ -24,6 +24,8 @@ pub(super) struct Settings {
     pub(super) traffic_class: Option<u8>,
     /// But for the traffic class.
     pub(super) qos: Qos,
+    /// How long a peer may take to answer a request for a connection.
+    pub(super) connect_timeout: Duration,
 }
 
 /// 1.07 s seven times, as UCX has it, so that the network has time to find another way. Adapters may take up to four
@@ -33,6 +35,7 @@ const RETRIES: u8 = 6;
 const LEAST_SEND_QUEUE: u32 = 64;
 const COPIED: u32 = 16 << 10;
 const TRAFFIC_CLASS: &str = "TRANSOM_RDMA_TRAFFIC_CLASS";
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Settings {
     /// How long a peer's device is silent before it counts as gone.
@@ -55,8 +58,8 @@ impl Settings {
             return Err(Error::BadSetting {
                 name: "TRANSOM_RDMA_SEND_QUEUE",
                 value: self.send_queue.to_string(),
-                least: LEAST_SEND_QUEUE.min(most),
-                most,
+                least: LEAST_SEND_QUEUE.min(most).into(),
+                most: most.into(),
             });
         }
         Ok(Self {
@@ -74,7 +77,7 @@ impl Settings {
     }
 
     pub(super) fn from_env() -> Result<Self> {
-        Self::read(|name| std::env::var(name).ok())
+        Self::read(|name| std::env::var_os(name).map(|text| text.to_string_lossy().into_owned()))
     }
 
     /// 0 as a time and 7 as a number of retries stand for "for ever" on some devices, so neither
@@ -89,8 +92,8 @@ impl Settings {
                 _ => Err(Error::BadSetting {
                     name,
                     value: text,
-                    least,
-                    most,
+                    least: least.into(),
+                    most: most.into(),
                 }),
             }
         };
@@ -120,7 +123,25 @@ impl Settings {
                 LEAST_SEND_QUEUE,
                 1 << 15,
             )?,
+            connect_timeout: connect_timeout(variable("TRANSOM_CONNECT_TIMEOUT"))?,
         })
+    }
+}
+
+/// From the variable's text: seconds, and parts of them.
+fn connect_timeout(text: Option<String>) -> Result<Duration> {
+    let Some(text) = text else {
+        return Ok(CONNECT_TIMEOUT);
+    };
+    let (least, most) = (0.001, 86_400.0);
+    match text.trim().parse() {
+        Ok(seconds) if (least..=most).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err(Error::BadSetting {
+            name: "TRANSOM_CONNECT_TIMEOUT",
+            value: text,
+            least,
+            most,
+        }),
     }
 }
 
@@ -201,6 +222,22 @@ mod tests {
                 let [set, legal] = [format!("{name}={bad}"), format!("{least} to {most}")];
                 assert!(text.contains(&set) && text.contains(&legal), "{text}");
             }
+        }
+    }
+
+    #[test]
+    fn seconds_to_wait_for_a_peer_have_parts_and_limits() {
+        let set = |value: &str| {
+            let named = |name: &str| (name == "TRANSOM_CONNECT_TIMEOUT").then(|| value.into());
+            Settings::read(named).map(|kept| kept.connect_timeout)
+        };
+        assert_eq!(set("2.5").unwrap(), Duration::from_millis(2500));
+        assert_eq!(set(" 30 ").unwrap(), Duration::from_secs(30));
+        for bad in ["", "soon", "0", "-1", "NaN", "inf", "1e9"] {
+            let text = set(bad).unwrap_err().to_string();
+            let expected =
+                format!("TRANSOM_CONNECT_TIMEOUT={bad} is not a number from 0.001 to 86400");
+            assert_eq!(text, expected);
         }
     }
 }

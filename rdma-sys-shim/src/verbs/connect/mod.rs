@@ -18,7 +18,6 @@ mod message;
 mod pairing;
 #[cfg(test)]
 mod tests;
-mod timeout;
 
 pub(crate) use address::Address;
 pub(crate) use connector::Connector;
@@ -27,7 +26,6 @@ pub(crate) use message::Message;
 pub(crate) use message::Numbers;
 #[cfg(test)]
 pub(crate) use message::tests::messages;
-pub(crate) use timeout::timeout;
 
 use crate::Result;
 use crate::channel::Presence;
