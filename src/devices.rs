@@ -6,11 +6,6 @@ use rdma_sys_shim::{Provider, Registry};
 const OTHERS: &[&dyn Provider] = &[
     #[cfg(feature = "adversarial")]
     &transom_adversarial::Adversarial,
-    #[cfg(not(feature = "adversarial"))]
-    &rdma_sys_shim::LeftOut {
-        name: "soft:adversarial",
-        why: "it is for tests, and this build has none (build with `--features adversarial`, as `cargo test` does)",
-    },
 ];
 
 /// All of them.

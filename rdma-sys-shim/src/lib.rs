@@ -55,7 +55,7 @@ pub use primitive::milliseconds;
 pub use provider::{
     DeviceInfo, Found, JobSecret, JobSpan, Joining, Provider, State, Surroundings, options,
 };
-pub use registry::{LeftOut, Registry, is_automatic};
+pub use registry::{Registry, is_automatic};
 pub use signals::without_signals;
 pub use soft::{BootstrapSegment, SEGMENT_BYTES, probe};
 pub use system::{HostIdentity, longest_file};

@@ -218,31 +218,6 @@ fn with_neighbours(device: Arc<dyn Device>, launcher: Option<u32>) -> Result<Arc
     Ok(Arc::new(WithNeighbours::new(device, setting, launcher)))
 }
 
-/// A provider that this build leaves out, so that a spec that names it is refused with what helps.
-pub struct LeftOut {
-    /// The provider's name.
-    pub name: &'static str,
-    /// Why this build has none, and what helps.
-    pub why: &'static str,
-}
-
-impl Provider for LeftOut {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn list(&self) -> Vec<DeviceInfo> {
-        Vec::new()
-    }
-
-    fn open(&self, _: &str, _: &Surroundings) -> Result<Arc<dyn Device>> {
-        Err(Error::LeftOut {
-            device: format!("device {:?}", self.name),
-            why: self.why,
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -335,15 +310,6 @@ mod tests {
         }
         assert_eq!(message("soft:map=off"), "");
         assert!(message("soft:variants").contains("no option \"variants\""));
-        let left_out = Registry::new(&[&LeftOut {
-            name: "soft:variant",
-            why: "it is another's",
-        }]);
-        let refused = left_out.open("soft:variant", &Surroundings::default());
-        assert_eq!(
-            refused.err().unwrap().to_string(),
-            "device \"soft:variant\" cannot be used: it is another's"
-        );
     }
 
     #[test]
