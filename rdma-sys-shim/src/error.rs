@@ -279,16 +279,6 @@ pub enum Error {
     /// None of a provider's devices can be chosen, for a reason that the provider has a type for.
     #[error(transparent)]
     Select(Arc<dyn std::error::Error + Send + Sync>),
-    /// A device for tests was told to fail.
-    #[error("injected failure: {what} ({device}, seed {seed})")]
-    Injected {
-        /// The device's name.
-        device: &'static str,
-        /// What repeats its choices.
-        seed: u64,
-        /// What happened.
-        what: &'static str,
-    },
 }
 
 /// How a peer came to be missing, as far as the device can tell.

@@ -83,6 +83,8 @@ pub(crate) struct Queue {
     oldest: u64,
     /// The operation that failed, and why: told when its turn comes.
     cause: Option<(u64, Error)>,
+    /// It was told that the connection breaks.
+    broken: bool,
     seed: u64,
 }
 
@@ -101,6 +103,7 @@ impl Queue {
             operations: VecDeque::new(),
             oldest: 1,
             cause: None,
+            broken: false,
             seed,
         }
     }
@@ -167,8 +170,8 @@ impl Queue {
             self.flush(cause);
             return;
         }
-        let operation = self.operation(ticket);
-        if let Some(fault) = operation.fault.take()
+        let fault = self.operation(ticket).fault.take();
+        if let Some(fault) = fault
             && let Err(cause) = self.strike(fault)
         {
             self.flush(cause);
@@ -185,7 +188,7 @@ impl Queue {
     }
 
     fn fail(&mut self, ticket: u64, cause: Error) {
-        if matches!(cause, Error::Injected { what: BROKEN, .. }) {
+        if self.broken {
             self.flush(cause);
             return;
         }
@@ -202,10 +205,10 @@ impl Queue {
         self.progress.fail(cause);
     }
 
-    fn strike(&self, fault: Fault) -> Result<()> {
+    fn strike(&mut self, fault: Fault) -> Result<()> {
         let what = match fault {
             Fault::Completion => "an operation failed",
-            Fault::Connection => BROKEN,
+            Fault::Connection => "the connection broke",
             Fault::Process => "the process stopped",
         };
         let seed = self.seed;
@@ -217,11 +220,10 @@ impl Queue {
                 unsafe { libc::raise(libc::SIGSTOP) };
                 Ok(())
             }
-            Fault::Completion | Fault::Connection => Err(Error::Injected {
-                device: DEVICE,
-                seed,
-                what,
-            }),
+            Fault::Completion | Fault::Connection => {
+                self.broken = fault == Fault::Connection;
+                Err(injected(seed, what))
+            }
         }
     }
 
@@ -238,16 +240,19 @@ impl Queue {
     }
 }
 
-const BROKEN: &str = "the connection broke";
+fn injected(seed: u64, what: &str) -> Error {
+    let call = format!("an operation of {DEVICE} (seed {seed})");
+    Error::os(
+        call,
+        std::io::Error::other(format!("injected failure: {what}")),
+    )
+}
 
 impl Drop for Queue {
     /// Whoever still asks learns that nothing more will happen.
     fn drop(&mut self) {
         self.operations.clear();
-        self.progress.fail(Error::Injected {
-            device: DEVICE,
-            seed: self.seed,
-            what: "the endpoint was closed with operations under way",
-        });
+        let what = "the endpoint was closed with operations under way";
+        self.progress.fail(injected(self.seed, what));
     }
 }
