@@ -159,13 +159,13 @@ pub(super) unsafe fn apply(
     if count > MOST {
         return None;
     }
-    let (mut sub_allocator, mut pieces_left) = (MOST_BYTES as u64, MOST as u32);
+    let (mut bytes_left, mut pieces_left) = (MOST_BYTES as u64, MOST as u32);
     let mut next = data.wrapping_add(BYTES);
     for which in 0..count {
         // SAFETY: inside the data, since there are not too many; aligned as it is, to cache lines.
         let pieces = unsafe { entry(data, which).read_volatile() };
         let (bytes, end) = pieces.extent()?;
-        sub_allocator = sub_allocator.checked_sub(bytes)?;
+        bytes_left = bytes_left.checked_sub(bytes)?;
         pieces_left = pieces_left.checked_sub(pieces.count)?;
         if end > len {
             return None;

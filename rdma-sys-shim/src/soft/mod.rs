@@ -35,7 +35,7 @@ pub use segment::SEGMENT_BYTES;
 
 use address::Address;
 use agent::Agent;
-use owned::Segments;
+use owned::Allocations;
 use peer::PeerProcess;
 use process::ProcessId;
 use segment::Segment;
@@ -125,7 +125,7 @@ pub(crate) struct Own {
     segment: Arc<Segment>,
     table: RegionTable,
     agent: Agent,
-    segments: Segments,
+    allocations: Allocations,
     options: Options,
     /// Whether peers are expected to reach memory that they cannot map without the agent.
     attach: AtomicBool,
@@ -157,7 +157,7 @@ impl SoftDevice {
                 address: Address::of(segment.published(id), options, &host),
                 table: RegionTable::new(segment.clone()),
                 agent: Agent::new(segment.clone()),
-                segments: Segments::default(),
+                allocations: Allocations::default(),
                 segment,
                 options,
                 attach: AtomicBool::new(attach),

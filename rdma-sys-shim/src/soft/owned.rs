@@ -1,4 +1,4 @@
-//! The memory that this process has registered: allocated segments and caller-owned regions.
+//! The memory that this process has registered: allocated by the device, or the caller's own.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,29 +15,29 @@ use crate::system::page_size;
 use crate::vma;
 use crate::{Access, Error, LocalRegion, Result};
 
-/// Allocated segments by first address: the answer to "may this be mapped already?".
+/// Allocated memory by first address: the answer to "may this be mapped already?".
 #[derive(Default)]
-pub(crate) struct Segments(Mutex<BTreeMap<usize, MappablePiece>>);
+pub(crate) struct Allocations(Mutex<BTreeMap<usize, MappablePiece>>);
 
-impl Segments {
+impl Allocations {
     fn live(&self) -> MutexGuard<'_, BTreeMap<usize, MappablePiece>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The piece of an allocated segment that holds `len` bytes at `address`.
+    /// The piece of allocated memory that holds `len` bytes at `address`.
     fn find(&self, address: usize, len: usize) -> Option<MappablePiece> {
         let live = self.live();
-        let (&base, segment) = live.range(..=address).next_back()?;
+        let (&base, piece) = live.range(..=address).next_back()?;
         let offset = (address - base) as u64;
-        if offset > segment.len || len as u64 > segment.len - offset {
+        if offset > piece.len || len as u64 > piece.len - offset {
             return None;
         }
         let start = offset - offset % page_size() as u64;
         Some(MappablePiece {
-            address: segment.address + start,
-            len: segment.len - start,
-            offset: segment.offset + start,
-            ..*segment
+            address: piece.address + start,
+            len: piece.len - start,
+            offset: piece.offset + start,
+            ..*piece
         })
     }
 }
@@ -67,7 +67,7 @@ impl Home {
         let mapped = whole_pages(len)
             .filter(|&mapped| mapped <= isize::MAX as usize)
             .ok_or_else(too_large)?;
-        let file = memory_file::create(c"transom-segment", mapped)?;
+        let file = memory_file::create(c"transom-memory", mapped)?;
         let range = if align <= page_size() {
             AddressRange::of_file(&file, 0, mapped)?
         } else {
@@ -119,7 +119,7 @@ impl Drop for Owner {
             self.own.agent.release();
         }
         if let Some(home) = &self.home {
-            self.own.segments.live().remove(&home.base().addr());
+            self.own.allocations.live().remove(&home.base().addr());
         }
     }
 }
@@ -163,7 +163,7 @@ pub(crate) fn allocate(own: &Arc<Own>, len: usize, align: usize) -> Result<Local
     let home = Home::new(own, len, align)?;
     let (base, piece) = (home.base(), home.piece()?);
     let region = publish(own, base, len, Access::ALL, Some(piece), Some(home))?;
-    own.segments.live().insert(base.addr(), piece);
+    own.allocations.live().insert(base.addr(), piece);
     Ok(region)
 }
 
@@ -177,11 +177,11 @@ pub(crate) unsafe fn register(
 ) -> Result<LocalRegion> {
     let address = base.addr();
     let access = vma::allowed(address, len, access)?;
-    let segment = own.segments.find(address, len);
-    let access = match own.options.map && segment.is_none() {
+    let piece = own.allocations.find(address, len);
+    let access = match own.options.map && piece.is_none() {
         // Peers have no atomics on memory that they cannot map.
         true => access.without(Access::ATOMIC),
         false => access,
     };
-    publish(own, base, len, access, segment, None)
+    publish(own, base, len, access, piece, None)
 }
