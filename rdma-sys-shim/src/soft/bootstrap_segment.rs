@@ -7,7 +7,9 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::AtomicU64;
 
-use super::memory_file::{self, AddressRange, FileId};
+use memmap2::MmapRaw;
+
+use super::memory_file::{self, FileId};
 use crate::system::page_size;
 use crate::{Error, Result};
 
@@ -15,7 +17,7 @@ const NAME: &CStr = c"transom-notices";
 
 /// A word that is zero at first.
 pub struct BootstrapSegment {
-    map: AddressRange,
+    map: MmapRaw,
     /// Open while the segment is our own: others reach it through this descriptor.
     file: Option<File>,
 }
@@ -29,7 +31,7 @@ impl BootstrapSegment {
         let len = page_size();
         let file = memory_file::create(NAME, len)?;
         Ok(Self {
-            map: AddressRange::of_file(&file, 0, len)?,
+            map: memory_file::map(&file, 0, len)?,
             file: Some(file),
         })
     }
@@ -63,7 +65,7 @@ impl BootstrapSegment {
         memory_file::must_hold(&file, 0, found)
             .map_err(|reason| failed(io::Error::other(reason)))?;
         Ok(Self {
-            map: AddressRange::of_file(&file, 0, len)?,
+            map: memory_file::map(&file, 0, len)?,
             file: None,
         })
     }
@@ -86,7 +88,7 @@ impl BootstrapSegment {
     pub fn word(&self) -> &AtomicU64 {
         // SAFETY: the first word of the mapping, which begins a page and lives as long as `self`; everybody who maps
         // it uses it as an atomic.
-        unsafe { &*self.map.base().cast_const().cast() }
+        unsafe { &*self.map.as_ptr().cast() }
     }
 }
 

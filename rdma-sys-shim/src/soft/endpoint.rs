@@ -11,7 +11,7 @@ use assist::AssistState;
 
 use super::Options;
 use super::iovec::copy_blocks;
-use super::memory_file::{self, AddressRange};
+use super::memory_file;
 use super::packed::{Packed, cut};
 use super::peer::PeerProcess;
 use super::request::{Operation, Request};
@@ -584,10 +584,10 @@ impl Endpoint for SoftEndpoint {
         self.check(region.at(0), region.len, Operation::Read)?;
         let skip = piece.place_of(region).ok_or_else(elsewhere)?;
         memory_file::must_hold(&file, piece.offset, piece.len).map_err(unreachable)?;
-        let range = AddressRange::of_file(&file, piece.offset, piece.len as usize)?;
-        range.mark_foreign();
-        let base = range.base().wrapping_add(skip);
-        Ok(Some(Mapping::new(base, region.len, range)))
+        let mapped = memory_file::map(&file, piece.offset, piece.len as usize)?;
+        memory_file::mark_foreign(&mapped);
+        let base = mapped.as_mut_ptr().wrapping_add(skip);
+        Ok(Some(Mapping::new(base, region.len, mapped)))
     }
 
     fn via(&self, atomics: bool) -> Via {

@@ -5,7 +5,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::ptr;
+
+use memmap2::{Advice, MmapOptions, MmapRaw};
 
 use super::limits;
 use super::process;
@@ -135,119 +136,17 @@ fn is_not_found(opened: &io::Result<File>) -> bool {
         .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-/// A range of address space that this process owns, unmapped on drop.
-pub(crate) struct AddressRange {
-    base: *mut u8,
-    len: usize,
+/// `len` bytes (more than 0) of a file at `offset`, whole pages both, mapped shared.
+pub(crate) fn map(file: &File, offset: u64, len: usize) -> Result<MmapRaw> {
+    let mut options = MmapOptions::new();
+    let mapped = options.offset(offset).len(len).no_reserve_swap();
+    let mapped = mapped.map_raw(file);
+    mapped.map_err(|error| Error::os(format!("mmap of {len} bytes"), error))
 }
 
-// SAFETY: the range is an address and a length; nothing is dereferenced here.
-unsafe impl Send for AddressRange {}
-// SAFETY: as above.
-unsafe impl Sync for AddressRange {}
-
-impl AddressRange {
-    /// Address space of `len` bytes (whole pages, more than 0), aligned to `align`, with nothing
-    /// behind it.
-    pub(crate) fn reserve(len: usize, align: usize) -> Result<Self> {
-        let slack = align.saturating_sub(page_size());
-        let total = len
-            .checked_add(slack)
-            .ok_or_else(|| Error::os("mmap", io::Error::from_raw_os_error(libc::ENOMEM)))?;
-        let base = map(ptr::null_mut(), total, libc::PROT_NONE, None)?;
-        let skip = base.addr().next_multiple_of(align.max(1)) - base.addr();
-        // SAFETY: head and tail lie in the range that was just mapped and that nobody uses yet.
-        unsafe {
-            if skip > 0 {
-                libc::munmap(base.cast(), skip);
-            }
-            if slack > skip {
-                libc::munmap(base.add(skip + len).cast(), slack - skip);
-            }
-        }
-        Ok(Self {
-            base: base.wrapping_add(skip),
-            len,
-        })
-    }
-
-    /// `len` bytes (whole pages, more than 0) of a file, mapped shared.
-    pub(crate) fn of_file(file: &File, offset: u64, len: usize) -> Result<Self> {
-        let base = map(
-            ptr::null_mut(),
-            len,
-            libc::PROT_READ | libc::PROT_WRITE,
-            Some((file, offset)),
-        )?;
-        Ok(Self { base, len })
-    }
-
-    /// Puts `len` bytes of a file at `at` bytes into this range.
-    pub(crate) fn place(&self, at: usize, file: &File, offset: u64, len: usize) -> Result<()> {
-        assert!(at.checked_add(len).is_some_and(|end| end <= self.len));
-        map(
-            self.base.wrapping_add(at),
-            len,
-            libc::PROT_READ | libc::PROT_WRITE,
-            Some((file, offset)),
-        )?;
-        Ok(())
-    }
-
-    pub(crate) fn base(&self) -> *mut u8 {
-        self.base
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Keeps a mapping of somebody else's memory out of core dumps and forked children.
-    pub(crate) fn mark_foreign(&self) {
-        // SAFETY: advice on a range that this process owns; failure leaves it as it was.
-        unsafe {
-            libc::madvise(self.base.cast(), self.len, libc::MADV_DONTDUMP);
-            libc::madvise(self.base.cast(), self.len, libc::MADV_DONTFORK);
-        }
-    }
-}
-
-impl Drop for AddressRange {
-    fn drop(&mut self) {
-        // SAFETY: the range is ours, and the users of its pointers promised to stop before this
-        // (`Device::register`, `Endpoint::map`).
-        let rc = unsafe { libc::munmap(self.base.cast(), self.len) };
-        if rc != 0 {
-            tracing::error!(base = ?self.base, len = self.len, "munmap failed");
-        }
-    }
-}
-
-fn map(
-    at: *mut u8,
-    len: usize,
-    prot: libc::c_int,
-    backing: Option<(&File, u64)>,
-) -> Result<*mut u8> {
-    let fixed = if at.is_null() { 0 } else { libc::MAP_FIXED };
-    let (flags, fd, offset) = match backing {
-        None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0),
-        Some((file, offset)) => (libc::MAP_SHARED, file.as_raw_fd(), offset),
-    };
-    // SAFETY: either the kernel chooses an unused range, or `at` lies in a range that the caller
-    // reserved (`place` checks that), so no mapping that is in use is replaced.
-    let base = unsafe {
-        libc::mmap(
-            at.cast(),
-            len,
-            prot,
-            flags | fixed | libc::MAP_NORESERVE,
-            fd,
-            offset as libc::off_t,
-        )
-    };
-    if base == libc::MAP_FAILED {
-        return Err(Error::last_os(format!("mmap of {len} bytes")));
-    }
-    Ok(base.cast())
+/// Keeps a mapping of somebody else's memory out of core dumps and forked children.
+pub(crate) fn mark_foreign(mapped: &MmapRaw) {
+    // Where the kernel does not take the advice, the mapping stays as it was.
+    let _ = mapped.advise(Advice::DontDump);
+    let _ = mapped.advise(Advice::DontFork);
 }

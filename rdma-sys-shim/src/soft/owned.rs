@@ -5,9 +5,11 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use memmap2::MmapRaw;
+
 use super::Own;
 use super::assist;
-use super::memory_file::{self, AddressRange, FileId, whole_pages};
+use super::memory_file::{self, FileId, whole_pages};
 use super::segment::Loan;
 use super::table::MappablePiece;
 use crate::assist::Attached;
@@ -44,7 +46,12 @@ impl Allocations {
 
 /// Whose memory file it is in.
 enum Home {
-    Own { range: AddressRange, file: File },
+    /// From `skip` bytes on, to its end.
+    Own {
+        mapped: MmapRaw,
+        skip: usize,
+        file: File,
+    },
     Segment(Loan),
 }
 
@@ -64,30 +71,30 @@ impl Home {
         {
             return Ok(Self::Segment(loan));
         }
-        let mapped = whole_pages(len)
-            .filter(|&mapped| mapped <= isize::MAX as usize)
-            .ok_or_else(too_large)?;
-        let file = memory_file::create(c"transom-memory", mapped)?;
-        let range = if align <= page_size() {
-            AddressRange::of_file(&file, 0, mapped)?
-        } else {
-            let range = AddressRange::reserve(mapped, align)?;
-            range.place(0, &file, 0, mapped)?;
-            range
-        };
-        Ok(Self::Own { range, file })
+        // The kernel maps whole pages wherever it likes.
+        let slack = align.saturating_sub(page_size());
+        let bytes = len.checked_add(slack).and_then(whole_pages);
+        let bytes = bytes.filter(|&bytes| bytes <= isize::MAX as usize);
+        let bytes = bytes.ok_or_else(too_large)?;
+        let file = memory_file::create(c"transom-memory", bytes)?;
+        let mapped = memory_file::map(&file, 0, bytes)?;
+        let skip = mapped.as_mut_ptr().align_offset(align);
+        Ok(Self::Own { mapped, skip, file })
     }
 
     fn base(&self) -> *mut u8 {
         match self {
-            Self::Own { range, .. } => range.base(),
+            Self::Own { mapped, skip, .. } => mapped.as_mut_ptr().wrapping_add(*skip),
             Self::Segment(loan) => loan.base(),
         }
     }
 
     fn piece(&self) -> Result<MappablePiece> {
         let (len, fd, offset, file) = match self {
-            Self::Own { range, file } => (range.len(), file.as_raw_fd(), 0, FileId::of(file)?),
+            Self::Own { mapped, skip, file } => {
+                let (len, id) = (mapped.len() - skip, FileId::of(file)?);
+                (len, file.as_raw_fd(), *skip as u64, id)
+            }
             Self::Segment(loan) => loan.place(),
         };
         Ok(MappablePiece {

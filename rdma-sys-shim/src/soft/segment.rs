@@ -10,7 +10,9 @@ use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::memory_file::{self, AddressRange, FileId};
+use memmap2::MmapRaw;
+
+use super::memory_file::{self, FileId};
 use super::peer::{self, Nonce, PeerProcess};
 use super::process::ProcessId;
 use super::slots::{AssistWords, Bell, SLOTS, Slot, Slots};
@@ -94,7 +96,7 @@ pub(crate) struct Published {
 
 /// Our own segment, or a peer's.
 pub(crate) struct Segment {
-    map: AddressRange,
+    map: MmapRaw,
     /// The owner's descriptor, through which peers reach the segment.
     fd: RawFd,
     id: FileId,
@@ -153,7 +155,7 @@ pub(crate) struct Loan {
 
 impl Loan {
     pub(crate) fn base(&self) -> *mut u8 {
-        self.segment.map.base().wrapping_add(self.at())
+        self.segment.map.as_mut_ptr().wrapping_add(self.at())
     }
 
     /// Its length, and where it is: the descriptor of the segment's file, the place there, and the file.
@@ -183,7 +185,7 @@ impl Segment {
         let file = memory_file::create(c"transom-segment", SEGMENT_BYTES)?;
         peer::hold(&file)?;
         let segment = Self {
-            map: AddressRange::of_file(&file, 0, SEGMENT_BYTES)?,
+            map: memory_file::map(&file, 0, SEGMENT_BYTES)?,
             fd: file.as_raw_fd(),
             id: FileId::of(&file)?,
             vacancy: Mutex::new(Vacancy {
@@ -261,14 +263,14 @@ impl Segment {
         }
         memory_file::must_hold(file, 0, len).map_err(&unreachable)?;
         let segment = Self {
-            map: AddressRange::of_file(file, 0, SEGMENT_BYTES)?,
+            map: memory_file::map(file, 0, SEGMENT_BYTES)?,
             fd: published.fd,
             id: published.file,
             vacancy: Mutex::default(),
             own_table: None,
             _file: None,
         };
-        segment.map.mark_foreign();
+        memory_file::mark_foreign(&segment.map);
         let (header, pid) = (segment.header(), published.process.pid);
         let ours = header.magic.load(Ordering::Acquire) == MAGIC
             && header.nonce.load(Ordering::Relaxed) == published.nonce.value
@@ -329,7 +331,7 @@ impl Segment {
     pub(crate) fn in_sub_allocator(&self, fd: RawFd, offset: u64, len: u64) -> Option<*mut u8> {
         let end = offset.checked_add(len)?;
         let inside = fd == self.fd && offset >= SUB_ALLOCATED as u64 && end <= SEGMENT_BYTES as u64;
-        inside.then(|| self.map.base().wrapping_add(offset as usize))
+        inside.then(|| self.map.as_mut_ptr().wrapping_add(offset as usize))
     }
 
     fn header(&self) -> &Header {
@@ -349,7 +351,7 @@ impl Segment {
     pub(crate) fn slot_data(&self, index: usize) -> *mut u8 {
         assert!(index < SLOTS);
         self.map
-            .base()
+            .as_mut_ptr()
             .wrapping_add(SLOT_DATA + index * SLOT_STRIDE)
     }
 
@@ -378,7 +380,7 @@ impl Segment {
         assert!(offset + size_of::<T>() <= TABLES_END && offset.is_multiple_of(align_of::<T>()));
         // SAFETY: the range lies in the page-aligned mapping, which lives as long as `self`; the
         // types used are made of atomics, for which any bits are valid and sharing is sound.
-        unsafe { &*self.map.base().wrapping_add(offset).cast::<T>() }
+        unsafe { &*self.map.as_mut_ptr().wrapping_add(offset).cast::<T>() }
     }
 }
 

@@ -15,6 +15,12 @@ pub(super) fn allocated_memory_is_zeroed_and_aligned(setup: &Setup) {
             assert!(region.base().addr().is_multiple_of(align.max(ALIGNMENT)));
             assert!(memory(&region) == vec![0; len], "{len}, round {round}");
             write(&*peers.way, &vec![7; len], region.remote().at(0)).unwrap();
+            assert!(memory(&region) == vec![7; len], "{len}, round {round}");
+            if let Some(mapping) = peers.way.map(&region.remote()).unwrap() {
+                // SAFETY: mapped for `len` bytes, which nobody writes any more.
+                let seen = unsafe { std::slice::from_raw_parts(mapping.base(), len) };
+                assert!(seen == vec![7; len], "{len}, round {round}");
+            }
         }
         let empty = peers.target.allocate(0, 1).unwrap();
         assert!(empty.is_empty());
