@@ -2,6 +2,9 @@
 
 use std::io;
 
+use rustix::process::{DumpableBehavior, dumpable_behavior};
+use rustix::thread::gettid;
+
 /// Why a transfer stopped.
 #[derive(Debug)]
 pub(crate) enum Stopped {
@@ -153,13 +156,11 @@ fn is_served() -> bool {
 
 /// By which the kernel finds the memory of this process: the process's number leads there only while its first thread runs.
 pub(crate) fn own_number() -> u32 {
-    // SAFETY: the call has no preconditions.
-    unsafe { libc::gettid() }.cast_unsigned()
+    gettid().as_raw_pid().cast_unsigned()
 }
 
 fn is_dumpable() -> bool {
-    // SAFETY: PR_GET_DUMPABLE takes no further arguments and touches no memory.
-    unsafe { libc::prctl(libc::PR_GET_DUMPABLE, 0, 0, 0, 0) == 1 }
+    dumpable_behavior() == Ok(DumpableBehavior::Dumpable)
 }
 
 /// Whether this process may attach to any other.

@@ -3,12 +3,14 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{Ordering, compiler_fence};
 
+use rustix::thread::{MembarrierCommand, membarrier};
+
 /// Has the kernel make fences of [`fence_all`] in this process, too. Whether it does: a kernel without membarrier,
 /// or a filter of system calls, refuses.
 #[must_use]
 pub fn take_fences() -> bool {
     static TAKES: OnceLock<bool> = OnceLock::new();
-    *TAKES.get_or_init(|| membarrier(libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED))
+    *TAKES.get_or_init(|| membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok())
 }
 
 /// A full fence in every thread, running or not, of all processes of this machine that [`take_fences`]: what a
@@ -16,18 +18,13 @@ pub fn take_fences() -> bool {
 /// that one did before the call. Takes some microseconds. False if the kernel refuses.
 #[must_use]
 pub fn fence_all() -> bool {
-    membarrier(libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED)
+    membarrier(MembarrierCommand::GlobalExpedited).is_ok()
 }
 
 /// The other side of [`fence_all`]: keeps the compiler's order, and costs nothing.
 #[inline(always)]
 pub fn light_fence() {
     compiler_fence(Ordering::SeqCst);
-}
-
-fn membarrier(command: libc::c_int) -> bool {
-    // SAFETY: takes numbers only, and changes nothing but the order of memory accesses.
-    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
 #[cfg(test)]

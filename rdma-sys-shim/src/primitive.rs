@@ -37,39 +37,27 @@ pub(crate) mod futex {
     use std::sync::atomic::AtomicU32;
     use std::time::Duration;
 
+    use rustix::thread::futex::{self, Flags, Timespec};
+
+    /// Not private: waiter and waker are different processes.
+    const SHARED: Flags = Flags::empty();
+
     /// Sleeps until woken, until `word` differs from `seen`, or for `limit`; may return early.
     pub(crate) fn wait(word: &AtomicU32, seen: u32, limit: Duration) {
-        let limit = libc::timespec {
-            tv_sec: limit.as_secs() as libc::time_t,
-            tv_nsec: libc::c_long::from(limit.subsec_nanos()),
+        let limit = Timespec {
+            tv_sec: limit.as_secs() as i64,
+            tv_nsec: limit.subsec_nanos().into(),
         };
-        // SAFETY: the kernel only reads the word, which the reference keeps alive, and the timeout.
-        // Not FUTEX_PRIVATE: waiter and waker are different processes.
-        unsafe {
-            libc::syscall(
-                libc::SYS_futex,
-                word.as_ptr(),
-                libc::FUTEX_WAIT,
-                seen,
-                &raw const limit,
-            );
-        }
+        let _ = futex::wait(word, SHARED, seen, Some(&limit));
     }
 
     /// Wakes whoever sleeps on `word`.
     pub(crate) fn wake(word: &AtomicU32) {
-        wake_some(word, i32::MAX);
+        let _ = futex::wake(word, SHARED, i32::MAX as u32);
     }
 
     /// Wakes one of those who sleep on `word`.
     pub(crate) fn wake_one(word: &AtomicU32) {
-        wake_some(word, 1);
-    }
-
-    fn wake_some(word: &AtomicU32, most: i32) {
-        // SAFETY: the kernel uses the address only as a key.
-        unsafe {
-            libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, most);
-        }
+        let _ = futex::wake(word, SHARED, 1);
     }
 }

@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::sync::LazyLock;
 
+use rustix::rand::{GetRandomFlags, getrandom};
+
 use crate::{Error, Result};
 
 /// Where a process runs: which kernel it sees, and which processes. Zero where the system hides it.
@@ -113,13 +115,11 @@ pub fn longest_file() -> u64 {
 /// # Errors
 /// The kernel refuses.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
+    const { assert!(N <= 256) };
     let mut bytes = [0; N];
-    // SAFETY: the pointer and the length are those of `bytes`. Requests of at most 256 bytes are
-    // filled whole or not at all.
-    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), N, 0) };
-    if usize::try_from(got) == Ok(N) {
-        Ok(bytes)
-    } else {
-        Err(Error::last_os(format!("getrandom({N})")))
+    // Requests of at most 256 bytes are filled whole or not at all.
+    match getrandom(&mut bytes, GetRandomFlags::empty()) {
+        Ok(_) => Ok(bytes),
+        Err(error) => Err(Error::os(format!("getrandom({N})"), error.into())),
     }
 }

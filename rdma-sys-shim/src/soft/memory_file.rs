@@ -3,10 +3,12 @@
 use std::ffi::CStr;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 
 use memmap2::{Advice, MmapOptions, MmapRaw};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_create};
+use rustix::io::Errno;
 
 use super::limits;
 use super::process;
@@ -17,7 +19,9 @@ const FORBIDDEN: &str = "a filter of system calls forbids it: have it allow memf
                          container, a `--security-opt seccomp=` profile does";
 
 /// Keep a memory file as long as it is: what others have mapped must not lose its pages, whose touch would end them.
-const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+const SEALS: SealFlags = SealFlags::SHRINK
+    .union(SealFlags::GROW)
+    .union(SealFlags::SEAL);
 
 /// `len` rounded up to whole pages, unless that overflows.
 pub(crate) fn whole_pages(len: usize) -> Option<usize> {
@@ -27,27 +31,20 @@ pub(crate) fn whole_pages(len: usize) -> Option<usize> {
 /// A new anonymous memory file of `len` bytes, all zero and none of them allocated yet. Nobody can change its length.
 pub(crate) fn create(name: &CStr, len: usize) -> Result<File> {
     limits::check_file_size(len)?;
-    // SAFETY: the name is a C string; the call returns a new descriptor or -1.
-    let fd = unsafe {
-        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-        libc::memfd_create(name.as_ptr(), flags)
-    };
-    if fd < 0 {
-        let error = Error::last_os("memfd_create");
-        return Err(match error.os_code() {
-            Some(libc::EPERM | libc::EACCES | libc::ENOSYS) => error.with_remedy(FORBIDDEN),
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = memfd_create(name, flags).map_err(|errno| {
+        let error = Error::os("memfd_create", errno.into());
+        match errno {
+            Errno::PERM | Errno::ACCESS | Errno::NOSYS => error.with_remedy(FORBIDDEN),
             _ => error,
-        });
-    }
-    // SAFETY: the descriptor is new and nobody else owns it.
-    let file = unsafe { File::from_raw_fd(fd) };
-    limits::check_descriptor(fd)?;
+        }
+    })?;
+    let file = File::from(file);
+    limits::check_descriptor(file.as_raw_fd())?;
     file.set_len(len as u64)
         .map_err(|error| Error::os(format!("ftruncate of a memory file to {len} bytes"), error))?;
-    // SAFETY: the call takes a descriptor that is open, and integers.
-    if unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, SEALS) } == -1 {
-        return Err(Error::last_os("sealing the length of a memory file"));
-    }
+    fcntl_add_seals(&file, SEALS)
+        .map_err(|error| Error::os("sealing the length of a memory file", error.into()))?;
     Ok(file)
 }
 
@@ -116,9 +113,7 @@ pub(crate) fn open_peer_file(pid: u32, fd: RawFd, id: FileId) -> io::Result<File
 /// Says why a peer's file must not be mapped: unless it holds `len` bytes at `offset`, and always will, whoever maps them
 /// may be ended by SIGBUS.
 pub(crate) fn must_hold(file: &File, offset: u64, len: u64) -> std::result::Result<(), String> {
-    // SAFETY: the call takes a descriptor that is open, and nothing else.
-    let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
-    if seals == -1 || seals & SEALS != SEALS {
+    if !fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SEALS)) {
         return Err("the length of its memory file is not sealed".to_owned());
     }
     let found = file.metadata().map_or(0, |data| data.len());

@@ -4,6 +4,9 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+
 use crate::{Error, Result};
 
 const OWN_PROC: &str = "mount the namespace's own: `unshare --pid --fork --mount-proc`";
@@ -108,9 +111,8 @@ pub(crate) fn threads(pid: u32) -> io::Result<Vec<u32>> {
 
 /// Whether the kernel knows no process of this number.
 fn is_unknown(pid: u32) -> bool {
-    // SAFETY: signal 0 only looks.
-    let looked = unsafe { libc::kill(pid.cast_signed(), 0) };
-    looked == -1 && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    pid.is_none_or(|pid| test_kill_process(pid) == Err(Errno::SRCH))
 }
 
 /// What /proc says of a process or thread.

@@ -3,19 +3,24 @@
 use std::collections::HashMap;
 use std::ffi::CStr;
 use std::ops::ControlFlow;
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ibverbs_sys as ffi;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::ioctl_fionbio;
 
-use super::objects::{Context, never_blocks};
+use super::objects::Context;
 
 /// How long an event may come after the end of the work that it explains.
 const LONGEST_DELAY: Duration = Duration::from_millis(100);
 /// How often is looked whether another thread has taken it.
-const POLL_EVERY: Duration = Duration::from_millis(5);
+const POLL_EVERY: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 5_000_000,
+};
 
 /// Something that is wrong with this process's own queue pair, or with its port or device, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,26 +133,24 @@ pub(super) fn device_is_gone(device: &str) -> String {
 
 /// A descriptor that a thread looks at, and what is to be done when it is readable or broken: `Break` ends that.
 pub(super) struct EventSource {
-    fd: RawFd,
+    context: Arc<Context>,
     pub(super) ready: Box<dyn FnMut() -> ControlFlow<()> + Send>,
 }
 
 impl EventSource {
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the context that has it open belongs to `ready`.
-        unsafe { BorrowedFd::borrow_raw(self.fd) }
+        self.context.async_fd()
     }
 }
 
 /// Has the device's events taken, logged, and kept for error messages. `port` is the one in use.
 pub(super) fn watch(trouble: &Arc<Trouble>, context: &Arc<Context>, port: u8) -> EventSource {
-    let fd = context.async_fd();
     // Where this is refused, the calls below could block: the events are then left alone.
-    let quiet = never_blocks(fd);
+    let quiet = ioctl_fionbio(context.async_fd(), true).is_ok();
     trouble.is_heard.store(quiet, Ordering::Relaxed);
     let (trouble, context) = (trouble.clone(), context.clone());
     EventSource {
-        fd,
+        context: context.clone(),
         ready: Box::new(move || match quiet && take(&trouble, &context, port) {
             true => ControlFlow::Continue(()),
             false => ControlFlow::Break(()),
@@ -181,14 +184,9 @@ pub(super) fn hear_of(trouble: &Trouble, context: &Context, port: u8, pair: u32)
     }
     let end = Instant::now() + LONGEST_DELAY;
     while trouble.of(pair).is_none() && Instant::now() < end {
-        let mut watched = libc::pollfd {
-            fd: context.async_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        // SAFETY: one entry, which lives through the call.
-        let found = unsafe { libc::poll(&mut watched, 1, POLL_EVERY.as_millis() as i32) };
-        if found > 0 && !take(trouble, context, port) {
+        let mut watched = [PollFd::from_borrowed_fd(context.async_fd(), PollFlags::IN)];
+        let found = poll(&mut watched, Some(&POLL_EVERY));
+        if found.is_ok_and(|found| found > 0) && !take(trouble, context, port) {
             return;
         }
     }

@@ -1,7 +1,7 @@
 //! An open device.
 
 use std::ffi::CStr;
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Once};
 
 use ibverbs_sys as ffi;
@@ -101,9 +101,9 @@ impl Context {
     }
 
     /// Where asynchronous events are reported.
-    pub(crate) fn async_fd(&self) -> RawFd {
-        // SAFETY: an open context, whose fields libibverbs does not change.
-        unsafe { (*self.raw()).async_fd }
+    pub(crate) fn async_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: an open context, whose fields libibverbs does not change, and which keeps the descriptor open.
+        unsafe { BorrowedFd::borrow_raw((*self.raw()).async_fd) }
     }
 
     pub(crate) fn port(&self, number: u8) -> Result<PortAttributes> {

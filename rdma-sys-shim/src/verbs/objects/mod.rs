@@ -13,7 +13,6 @@ pub(crate) use domain::{MemoryRegion, ProtectionDomain};
 pub(crate) use queue_pair::{AddressVector, Establish, Qos, QueueLimits, QueuePair};
 
 use std::io;
-use std::os::fd::RawFd;
 use std::ptr::NonNull;
 
 use crate::rdma::queue_bytes;
@@ -55,15 +54,6 @@ impl<T> Drop for Handle<T> {
             let object = std::any::type_name::<T>();
             tracing::warn!(object, code, "destroying an object of libibverbs failed");
         }
-    }
-}
-
-/// Has calls that would block on the descriptor fail instead. False if the system refuses.
-pub(super) fn never_blocks(fd: RawFd) -> bool {
-    // SAFETY: the calls take numbers only.
-    unsafe {
-        let flags = libc::fcntl(fd, libc::F_GETFL);
-        flags >= 0 && libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) >= 0
     }
 }
 
