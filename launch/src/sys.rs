@@ -2,8 +2,16 @@
 
 use std::fmt::Display;
 use std::io::{self, Write as _};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::process::Child;
 use std::time::{Duration, Instant};
+
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::io::{Errno, ioctl_fionbio, retry_on_intr};
+use rustix::process::{self, PidfdFlags};
+use rustix::rand::{GetRandomFlags, getrandom};
 
 /// Prints one line on standard error with one write. Standard error has no buffer: the parts of a formatted line would
 /// be written one by one, and mixed with the lines of other ranks.
@@ -65,20 +73,13 @@ pub(crate) fn is_ready(fd: BorrowedFd<'_>, events: i16) -> bool {
 }
 
 pub(crate) fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: fcntl takes no pointers with these commands.
-    let flags = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) })?;
-    // SAFETY: as above.
-    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) })?;
-    Ok(())
+    Ok(ioctl_fionbio(fd, true)?)
 }
 
 /// A descriptor that is readable once the process has ended.
-pub(crate) fn pidfd_open(pid: libc::pid_t) -> io::Result<OwnedFd> {
-    // SAFETY: pidfd_open takes two integers.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    let fd = check(fd.try_into().expect("a descriptor is an int"))?;
-    // SAFETY: the kernel made this descriptor just now, and nobody else knows it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+pub(crate) fn pidfd_open(child: &Child) -> io::Result<OwnedFd> {
+    let pid = process::Pid::from_child(child);
+    Ok(process::pidfd_open(pid, PidfdFlags::empty())?)
 }
 
 /// Bytes to be written to a non-blocking socket or pipe.
@@ -139,48 +140,40 @@ pub(crate) struct Epoll(OwnedFd);
 
 impl Epoll {
     pub(crate) fn new() -> io::Result<Self> {
-        // SAFETY: epoll_create1 takes an integer.
-        let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        // SAFETY: the kernel made this descriptor just now, and nobody else knows it.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+        Ok(Self(epoll::create(CreateFlags::CLOEXEC)?))
     }
 
-    pub(crate) fn add(&self, fd: BorrowedFd<'_>, events: i32, token: u64) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_ADD, fd, events, token)
+    pub(crate) fn add(&self, fd: BorrowedFd<'_>, events: EventFlags, token: u64) -> io::Result<()> {
+        Ok(epoll::add(&self.0, fd, EventData::new_u64(token), events)?)
     }
 
-    pub(crate) fn modify(&self, fd: BorrowedFd<'_>, events: i32, token: u64) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_MOD, fd, events, token)
+    pub(crate) fn modify(
+        &self,
+        fd: BorrowedFd<'_>,
+        events: EventFlags,
+        token: u64,
+    ) -> io::Result<()> {
+        Ok(epoll::modify(
+            &self.0,
+            fd,
+            EventData::new_u64(token),
+            events,
+        )?)
     }
 
     pub(crate) fn remove(&self, fd: BorrowedFd<'_>) {
         // It is there; and if it is not, nothing is to be done.
-        let _ = self.control(libc::EPOLL_CTL_DEL, fd, 0, 0);
-    }
-
-    fn control(&self, op: i32, fd: BorrowedFd<'_>, events: i32, token: u64) -> io::Result<()> {
-        let mut event = libc::epoll_event {
-            events: events.cast_unsigned(),
-            u64: token,
-        };
-        // SAFETY: the pointer is to a live event, which the kernel only reads.
-        check(unsafe { libc::epoll_ctl(self.0.as_raw_fd(), op, fd.as_raw_fd(), &raw mut event) })?;
-        Ok(())
+        let _ = epoll::delete(&self.0, fd);
     }
 
     /// The tokens that are ready now, those first that became ready first; at most 64.
     pub(crate) fn ready(&self) -> io::Result<Vec<u64>> {
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 64];
-        // SAFETY: the pointer and the length are those of a live array.
-        let count =
-            check(unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr(), 64, 0) });
-        match count {
-            Ok(count) => {
-                let ready = &events[..count.cast_unsigned() as usize];
-                Ok(ready.iter().map(|event| event.u64).collect())
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Vec::new()),
-            Err(error) => Err(error),
+        let now = Timespec::default();
+        let mut room = [MaybeUninit::uninit(); 64];
+        match epoll::wait(&self.0, &mut room, Some(&now)) {
+            Ok((events, _)) => Ok(events.iter().map(|event| event.data.u64()).collect()),
+            Err(Errno::INTR) => Ok(Vec::new()),
+            Err(error) => Err(error.into()),
         }
     }
 }
@@ -196,17 +189,6 @@ pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
     // The kernel returns this many in one piece.
     const { assert!(N <= 256) };
     let mut bytes = [0; N];
-    loop {
-        // SAFETY: the pointer and the length are those of a live array.
-        match unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), N, 0) } {
-            got if got == N.cast_signed() => return Ok(bytes),
-            got if got >= 0 => {}
-            _ => {
-                let error = io::Error::last_os_error();
-                if error.kind() != io::ErrorKind::Interrupted {
-                    return Err(error);
-                }
-            }
-        }
-    }
+    retry_on_intr(|| getrandom(&mut bytes, GetRandomFlags::empty()))?;
+    Ok(bytes)
 }

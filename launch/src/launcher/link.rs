@@ -5,6 +5,8 @@ use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
+use rustix::event::epoll::EventFlags;
+
 use crate::sys::{Epoll, Unsent, is_ready, is_transient};
 
 /// Receives requests and sends replies. No request is received while replies are waiting to be sent, so that a rank
@@ -20,7 +22,7 @@ impl Link {
     /// Watches the socket under this token.
     pub(super) fn new(socket: UnixStream, events: &Epoll, token: u64) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
-        events.add(socket.as_fd(), libc::EPOLLIN, token)?;
+        events.add(socket.as_fd(), EventFlags::IN, token)?;
         Ok(Self {
             socket: Some(socket),
             waiting: Unsent::default(),
@@ -81,8 +83,8 @@ impl Link {
         };
         let sent = self.waiting.write_to(socket);
         let next = match self.waiting.is_empty() {
-            true => libc::EPOLLIN,
-            false => libc::EPOLLOUT,
+            true => EventFlags::IN,
+            false => EventFlags::OUT,
         };
         if sent.is_err() || events.modify(socket.as_fd(), next, self.token).is_err() {
             self.hang_up(events);

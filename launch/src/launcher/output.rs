@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{self, IsTerminal as _, Read as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 
+use rustix::event::epoll::EventFlags;
+
 use super::LaunchError;
 use super::sink::Sink;
 use crate::sys::{is_transient, set_nonblocking};
@@ -66,7 +68,7 @@ impl Output {
             let sink = self.sink_of(number);
             self.sinks[sink]
                 .sources
-                .add(pipe.as_fd(), libc::EPOLLIN, number as u64)?;
+                .add(pipe.as_fd(), EventFlags::IN, number as u64)?;
             self.sources.push(Source {
                 pipe: Some(pipe.into()),
                 partial: Vec::new(),

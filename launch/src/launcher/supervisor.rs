@@ -8,6 +8,8 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use rustix::event::epoll::EventFlags;
+
 use super::binding;
 use super::limits::OpenFiles;
 use super::link::Link;
@@ -168,7 +170,7 @@ impl<'a> Supervisor<'a> {
     fn admit(&mut self, mut child: Child, pmi: UnixStream) -> io::Result<()> {
         let token = self.ranks.len() as u64;
         let pipes = child.stdout.take().zip(child.stderr.take());
-        let watched = pidfd_open(child.id().cast_signed())
+        let watched = pidfd_open(&child)
             .and_then(|watch| Ok((watch, Link::new(pmi, &self.events, PMI | token)?)));
         let (watch, link) = match watched {
             Ok(watched) => watched,
@@ -189,7 +191,7 @@ impl<'a> Supervisor<'a> {
         self.running += 1;
         let watch = &self.ranks[token as usize].watch;
         self.events
-            .add(watch.as_fd(), libc::EPOLLIN, ENDED | token)?;
+            .add(watch.as_fd(), EventFlags::IN, ENDED | token)?;
         if let Some((stdout, stderr)) = pipes {
             self.output.add(stdout.into(), stderr.into())?;
         }
