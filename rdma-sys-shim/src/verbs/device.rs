@@ -16,7 +16,7 @@ use super::peer::Peer;
 use super::settings::Settings;
 use super::terms::Terms;
 use super::{events, self_test};
-use crate::channel::Presence;
+use crate::channel::Status;
 use crate::provider::JobSecret;
 use crate::rdma::{self, Choice};
 use crate::{
@@ -187,14 +187,14 @@ impl PeerQueues {
 }
 
 impl Queues for PeerQueues {
-    fn create(&self, peer: &Address) -> Result<Numbers> {
+    fn create(&self, peer: &Address, status: &Arc<Status>) -> Result<Numbers> {
         let record = &peer.record;
         let who = Peer {
             pid: record.pid,
             host: record.host.as_str().into(),
             port: peer.place_from(&self.adapter.own).into(),
         };
-        let endpoint = Arc::new(VerbsEndpoint::new(&self.adapter, who)?);
+        let endpoint = Arc::new(VerbsEndpoint::new(&self.adapter, who, status.clone())?);
         let numbers = self.numbers(&endpoint);
         self.endpoints.lock().insert(record.instance, endpoint);
         Ok(numbers)
@@ -219,11 +219,5 @@ impl Queues for PeerQueues {
             retries: adapter.settings.retries,
         };
         endpoint.establish(&with, terms.longest)
-    }
-
-    fn becomes(&self, peer: u64, presence: Presence) {
-        if let Some(endpoint) = self.endpoints.get(peer) {
-            endpoint.becomes(presence);
-        }
     }
 }

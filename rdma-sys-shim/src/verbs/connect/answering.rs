@@ -132,12 +132,7 @@ impl Answering {
                     state.is_heard = true;
                 });
             }
-            Message::Leave => {
-                let Contact {
-                    instance, pairing, ..
-                } = &*contact;
-                self.ends.becomes(*instance, pairing, Presence::Closed);
-            }
+            Message::Leave => contact.pairing.status.becomes(Presence::Closed),
             _ => return Err(ErrorKind::InvalidData.into()),
         }
         Ok(())
@@ -165,7 +160,7 @@ impl Answering {
         let answer = match own.obstacle_to(from) {
             Some(obstacle) => Err(obstacle),
             None => state
-                .numbers(&**queues, from)
+                .numbers(&**queues, from, &pairing.status)
                 .and_then(|ours| state.listen(&**queues, from, theirs).map(|()| ours))
                 .map_err(|error| error.to_string()),
         };
@@ -240,8 +235,7 @@ impl Serve for Answering {
             contact.pairing.note(|state| state.asked -= 1);
         }
         if contact.is_death(error, Instant::now()) {
-            self.ends
-                .becomes(contact.instance, &contact.pairing, Presence::Gone);
+            contact.pairing.status.becomes(Presence::Gone);
         }
     }
 

@@ -87,10 +87,10 @@ impl Connector {
         if let Some(failure) = &state.broken {
             return Err(failure.clone());
         }
-        match state.gone {
-            Some(Presence::Closed) => return Err(closed(peer)),
-            Some(_) => return Err(gone(peer)),
-            None => {}
+        match pairing.status.presence() {
+            Presence::Here => {}
+            Presence::Closed => return Err(closed(peer)),
+            Presence::Gone => return Err(gone(peer)),
         }
         state.asks = true;
         drop(state);
@@ -116,13 +116,14 @@ impl Connector {
         }
         if peer.record.instance == own.record.instance {
             let mut state = pairing.state();
-            let numbers = state.numbers(queues, peer).map_err(here)?;
+            let numbers = state.numbers(queues, peer, &pairing.status).map_err(here)?;
             state.listen(queues, peer, &numbers).map_err(here)?;
             state.is_heard = true;
             return Ok(());
         }
         let stream = channel::dial(&own.record, &peer.record, *timeout, OPERATION)?;
-        let ours = pairing.state().numbers(queues, peer).map_err(here)?;
+        let ours = pairing.state().numbers(queues, peer, &pairing.status);
+        let ours = ours.map_err(here)?;
         let theirs = self.exchange(&stream, ours, peer, pairing)?;
         let listens = pairing.state().listen(queues, peer, &theirs);
         listens.map_err(here)?;
@@ -171,8 +172,7 @@ impl Connector {
                     return Err(peer.unreachable(&format!("the other side refused: {words}")));
                 }
                 Ok(Message::Leave) => {
-                    let instance = peer.record.instance;
-                    self.ends.becomes(instance, pairing, Presence::Closed);
+                    pairing.status.becomes(Presence::Closed);
                     return Err(closed(peer));
                 }
                 Ok(_) => return Err(peer.no_answer("its answer makes no sense".to_owned())),

@@ -27,8 +27,10 @@ pub(crate) use message::Numbers;
 #[cfg(test)]
 pub(crate) use message::tests::messages;
 
+use std::sync::Arc;
+
 use crate::Result;
-use crate::channel::Presence;
+use crate::channel::Status;
 
 pub(crate) const DEVICE: &str = "verbs";
 const OPERATION: &str = "connecting queue pairs by TCP";
@@ -39,11 +41,11 @@ const OPERATION: &str = "connecting queue pairs by TCP";
 /// Whether one queue pair is connected to itself or a second one to it is the implementor's choice.
 pub(crate) trait Queues: Send + Sync {
     /// Makes the queue pair for `peer`, in the state INIT. Not called again for this peer after
-    /// it has succeeded.
+    /// it has succeeded. `status` says from then on what the peer has come to.
     ///
     /// # Errors
     /// Out of queue pairs or memory. It will be tried again at the next request.
-    fn create(&self, peer: &Address) -> Result<Numbers>;
+    fn create(&self, peer: &Address, status: &Arc<Status>) -> Result<Numbers>;
 
     /// Connects it to the peer's queue pair: INIT to RTR to RTS. From here on it answers; it may
     /// send once [`Connector::connect`] says so. Called once.
@@ -51,7 +53,4 @@ pub(crate) trait Queues: Send + Sync {
     /// # Errors
     /// The device refuses. The connection has failed for good.
     fn bring_up(&self, peer: &Address, theirs: &Numbers) -> Result<()>;
-
-    /// The peer has closed its device in good order, or has died. The first counts.
-    fn becomes(&self, peer: u64, presence: Presence);
 }

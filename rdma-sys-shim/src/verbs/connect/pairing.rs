@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Queues;
 use super::address::Address;
 use super::message::Numbers;
-use crate::channel::Presence;
+use crate::channel::Status;
 use crate::{Error, Result};
 
 /// This process's ends of connections, for those that ask and the one that answers.
@@ -25,14 +25,6 @@ impl Ends {
         let mut all = self.pairings.lock().unwrap_or_else(PoisonError::into_inner);
         all.entry(instance).or_default().clone()
     }
-
-    /// Takes note of what a peer has come to. The first counts.
-    pub(crate) fn becomes(&self, instance: u64, pairing: &Pairing, presence: Presence) {
-        pairing.note(|state| {
-            state.gone.get_or_insert(presence);
-        });
-        self.queues.becomes(instance, presence);
-    }
 }
 
 /// The connection to one peer.
@@ -40,6 +32,8 @@ impl Ends {
 pub(crate) struct Pairing {
     state: Mutex<PairState>,
     changed: Condvar,
+    /// What the peer has come to, which the endpoint knows, too.
+    pub(crate) status: Arc<Status>,
 }
 
 #[derive(Default)]
@@ -51,8 +45,6 @@ pub(crate) struct PairState {
     pub(crate) is_heard: bool,
     /// Why there will be no connection.
     pub(crate) broken: Option<Error>,
-    /// What the peer has come to, if it is not here any more.
-    pub(crate) gone: Option<Presence>,
     /// A thread of this process asks the peer.
     pub(crate) asks: bool,
     /// What became of the last time that one did.
@@ -86,12 +78,17 @@ impl Pairing {
 }
 
 impl PairState {
-    /// The numbers of our queue pair, which is made if need be.
-    pub(crate) fn numbers(&mut self, queues: &dyn Queues, peer: &Address) -> Result<Numbers> {
+    /// The numbers of our queue pair, which is made if need be, for the peer of this status.
+    pub(crate) fn numbers(
+        &mut self,
+        queues: &dyn Queues,
+        peer: &Address,
+        status: &Arc<Status>,
+    ) -> Result<Numbers> {
         if let Some(numbers) = self.ours {
             return Ok(numbers);
         }
-        let numbers = queues.create(peer)?;
+        let numbers = queues.create(peer, status)?;
         self.ours = Some(numbers);
         Ok(numbers)
     }

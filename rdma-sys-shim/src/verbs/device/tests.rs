@@ -197,7 +197,7 @@ fn no_request_is_longer_than_what_the_peer_takes() {
         adapter: device.adapter.clone(),
         endpoints: Endpoints::default(),
     };
-    let numbers = queues.create(device.own()).unwrap();
+    let numbers = queues.create(device.own(), &Arc::default()).unwrap();
     let weaker = Numbers {
         max_message: LONGEST as u32 + 5,
         ..numbers

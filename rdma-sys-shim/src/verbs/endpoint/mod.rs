@@ -63,14 +63,14 @@ pub(super) struct VerbsEndpoint {
     completed: AtomicU64,
     borrowing: AtomicU64,
     /// What the peer's process has come to.
-    status: Status,
+    status: Arc<Status>,
     /// What was wrong here when the connection failed: later it may be in order again.
     trouble: OnceLock<Option<Fault>>,
 }
 
 impl VerbsEndpoint {
     /// One end of a connection that is still to be established.
-    pub(super) fn new(adapter: &Arc<Adapter>, peer: Peer) -> Result<Self> {
+    pub(super) fn new(adapter: &Arc<Adapter>, peer: Peer, status: Arc<Status>) -> Result<Self> {
         // One entry for each request: all of them report if the connection fails.
         let entries = send_limit(adapter) + 1;
         let completions = CompletionQueue::new(&adapter.context, entries)
@@ -92,7 +92,7 @@ impl VerbsEndpoint {
             queue: Mutex::new(queue),
             completed: AtomicU64::new(0),
             borrowing: AtomicU64::new(0),
-            status: Status::default(),
+            status,
             trouble: OnceLock::new(),
         })
     }
@@ -123,11 +123,6 @@ impl VerbsEndpoint {
 
     fn longest(&self) -> usize {
         self.longest.load(Ordering::Relaxed)
-    }
-
-    /// The peer has said that it leaves, or has died.
-    pub(super) fn becomes(&self, presence: Presence) {
-        self.status.becomes(presence);
     }
 
     /// Whether the peer has said that it leaves.

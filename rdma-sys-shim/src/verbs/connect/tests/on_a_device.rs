@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use ibverbs_sys as ffi;
 
 use super::super::{Address, Connector, Numbers, Queues};
-use crate::channel::Presence;
+use crate::channel::Status;
 use crate::rdma::{self, Seat, Selector};
 use crate::system::random;
 use crate::verbs::adapter::Adapter;
@@ -38,7 +38,7 @@ struct Ends {
 }
 
 impl Queues for Ends {
-    fn create(&self, peer: &Address) -> Result<Numbers> {
+    fn create(&self, peer: &Address, _: &Arc<Status>) -> Result<Numbers> {
         let begun = Instant::now();
         let Adapter {
             context,
@@ -97,8 +97,6 @@ impl Queues for Ends {
         self.spent.lock().unwrap()[1] += begun.elapsed();
         Ok(())
     }
-
-    fn becomes(&self, _: u64, _: Presence) {}
 }
 
 /// A process's part of the verbs provider; several of them are in this one.

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::super::{Address, Connector, Numbers, Queues};
-use crate::channel::Presence;
+use crate::channel::{Presence, Status};
 use crate::rdma::Gid;
 use crate::verbs::port::{PortAddress, Transport};
 use crate::{Error, JobSecret, Result};
@@ -18,11 +18,11 @@ const IPV6: Gid = Gid::from_bits(0x2001_0db8 << 96);
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// What became of a queue pair.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 struct Pair {
     number: u32,
     listens_to: Option<u32>,
-    presence: Option<Presence>,
+    status: Arc<Status>,
 }
 
 #[derive(Default)]
@@ -34,7 +34,7 @@ struct Made {
 }
 
 impl Queues for Arc<Made> {
-    fn create(&self, peer: &Address) -> Result<Numbers> {
+    fn create(&self, peer: &Address, status: &Arc<Status>) -> Result<Numbers> {
         static NUMBERS: AtomicU32 = AtomicU32::new(17);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         thread::sleep(Duration::from_millis(
@@ -46,14 +46,15 @@ impl Queues for Arc<Made> {
         }
         let pair = Pair {
             number,
-            ..Pair::default()
+            listens_to: None,
+            status: status.clone(),
         };
         let before = self
             .pairs
             .lock()
             .unwrap()
             .insert(peer.record.instance, pair);
-        assert_eq!(before, None, "one for each peer");
+        assert!(before.is_none(), "one for each peer");
         Ok(Numbers {
             qpn: number,
             psn: 1,
@@ -72,12 +73,6 @@ impl Queues for Arc<Made> {
         let pair = pairs.get_mut(&peer.record.instance).unwrap();
         assert_eq!(pair.listens_to.replace(theirs.qpn), None, "once");
         Ok(())
-    }
-
-    fn becomes(&self, peer: u64, presence: Presence) {
-        if let Some(pair) = self.pairs.lock().unwrap().get_mut(&peer) {
-            pair.presence.get_or_insert(presence);
-        }
     }
 }
 
@@ -123,13 +118,14 @@ impl Process {
         let pairs = self.made.pairs.lock().unwrap();
         pairs
             .get(&peer.connector.address().record.instance)
-            .copied()
+            .cloned()
     }
 
     /// Waits until the agent has heard of the peer.
     fn hears(&self, peer: &Self, presence: Presence) {
-        until(|| self.pair(peer).unwrap().presence.is_some());
-        assert_eq!(self.pair(peer).unwrap().presence, Some(presence));
+        let status = self.pair(peer).unwrap().status;
+        until(|| status.presence() != Presence::Here);
+        assert_eq!(status.presence(), presence);
     }
 }
 
@@ -329,8 +325,8 @@ fn who_dies_is_noticed_by_both_sides_of_connections() {
     drop(connector);
     drop(made);
     for other in [a, c] {
-        let presence = || other.made.pairs.lock().unwrap()[&instance].presence;
-        until(|| presence().is_some());
-        assert_eq!(presence(), Some(Presence::Gone));
+        let status = other.made.pairs.lock().unwrap()[&instance].status.clone();
+        until(|| status.presence() != Presence::Here);
+        assert_eq!(status.presence(), Presence::Gone);
     }
 }
