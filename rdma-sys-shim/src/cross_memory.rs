@@ -5,6 +5,8 @@ use std::io;
 use rustix::process::{DumpableBehavior, dumpable_behavior};
 use rustix::thread::gettid;
 
+use crate::memory::Direction;
+
 /// Why a transfer stopped.
 #[derive(Debug)]
 pub(crate) enum Stopped {
@@ -16,14 +18,6 @@ pub(crate) enum Stopped {
     Fault,
     /// Our own end is not mapped, or the system is out of memory.
     Failed(io::Error),
-}
-
-#[derive(Clone, Copy)]
-pub(crate) enum Direction {
-    /// From here into the other process.
-    Write,
-    /// From the other process to here.
-    Read,
 }
 
 /// Moves `len` bytes between `local` and `remote` of process `pid`.

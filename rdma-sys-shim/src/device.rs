@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::Result;
 use crate::fork::OfProcess;
-use crate::memory::Number;
+use crate::memory::{Direction, Number};
 use batch::{BatchError, StridedBlocks, TransferBatch, post_each};
 
 /// Rights that a region grants to its peers.
@@ -124,6 +124,20 @@ impl Width {
             }
         }
     }
+}
+
+/// What [`Endpoint::fetch`] does to the word whose value it fetches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fetch {
+    /// Adds, wrapping.
+    Add(u64),
+    /// Replaces the word by `new` if it equals `expect`.
+    CompareSwap {
+        /// What the word is compared with.
+        expect: u64,
+        /// What it holds afterwards if it was equal.
+        new: u64,
+    },
 }
 
 /// What [`Endpoint::update_each`] does to a word.
@@ -386,117 +400,70 @@ pub trait Device: Send + Sync {
 /// it has failed: a call that returns an error has posted nothing, and once one of these returns an error for a ticket, no
 /// operation up to that ticket touches memory of this process any more.
 pub trait Endpoint: Send + Sync {
-    /// Writes `len` bytes to `to`.
+    /// Writes `len` bytes from `local` to the peer's memory at `at`, or reads them from there to `local`.
     ///
     /// # Errors
     /// Remote access error, or the peer is gone.
     ///
     /// # Safety
-    /// `from` is readable for `len` bytes until the operation completes.
-    unsafe fn write(&self, from: *const u8, len: usize, to: RemoteAddress) -> Result<Ticket>;
+    /// Until the operation completes, `local` is readable for `len` bytes. For a read, it is writable, too, and nobody else
+    /// touches it. A write only reads it.
+    unsafe fn transfer(
+        &self,
+        direction: Direction,
+        local: *mut u8,
+        len: usize,
+        at: RemoteAddress,
+    ) -> Result<Ticket>;
 
-    /// Reads `len` bytes from `from`.
-    ///
-    /// # Errors
-    /// Remote access error, or the peer is gone.
-    ///
-    /// # Safety
-    /// `to` is writable for `len` bytes, and nobody else touches them, until the operation
-    /// completes.
-    unsafe fn read(&self, to: *mut u8, len: usize, from: RemoteAddress) -> Result<Ticket>;
-
-    /// Writes lists of memory, as [`Endpoint::write`] does, and more cheaply than one by one where the
+    /// Writes or reads lists of memory, as [`Endpoint::transfer`] does, and more cheaply than one by one where the
     /// device can.
     ///
     /// # Errors
-    /// As for [`Endpoint::write`]; a part may have been posted.
+    /// As for [`Endpoint::transfer`]; a part may have been posted.
     ///
     /// # Safety
-    /// As for [`Endpoint::write`], for every piece.
-    unsafe fn write_batch(
+    /// As for [`Endpoint::transfer`], for every piece.
+    unsafe fn transfer_batch(
         &self,
+        direction: Direction,
         batch: &TransferBatch<'_>,
     ) -> std::result::Result<Ticket, BatchError> {
         // SAFETY: the caller's promise.
-        post_each(batch.each(), |piece, to| unsafe {
-            self.write(piece.base, piece.len, to)
+        post_each(batch.each(), |piece, at| unsafe {
+            self.transfer(direction, piece.base, piece.len, at)
         })
     }
 
-    /// Reads lists of memory, as [`Endpoint::read`] does.
+    /// Writes or reads equal blocks, as [`Endpoint::transfer_batch`] does, and without a list of them where the device needs
+    /// none.
     ///
     /// # Errors
-    /// As for [`Endpoint::read`]; a part may have been posted.
+    /// As for [`Endpoint::transfer_batch`].
     ///
     /// # Safety
-    /// As for [`Endpoint::read`], for every piece.
-    unsafe fn read_batch(
+    /// As for [`Endpoint::transfer`], for every block.
+    unsafe fn transfer_blocks(
         &self,
-        batch: &TransferBatch<'_>,
-    ) -> std::result::Result<Ticket, BatchError> {
-        // SAFETY: the caller's promise.
-        post_each(batch.each(), |piece, from| unsafe {
-            self.read(piece.base, piece.len, from)
-        })
-    }
-
-    /// Writes equal blocks, as [`Endpoint::write_batch`] does, and without a list of them where the device needs none.
-    ///
-    /// # Errors
-    /// As for [`Endpoint::write_batch`].
-    ///
-    /// # Safety
-    /// As for [`Endpoint::write`], for every block.
-    unsafe fn write_blocks(
-        &self,
+        direction: Direction,
         blocks: StridedBlocks,
     ) -> std::result::Result<Ticket, BatchError> {
         // SAFETY: the caller's promise.
-        blocks.post_as_batches(|batch| unsafe { self.write_batch(batch) })
+        blocks.post_as_batches(|batch| unsafe { self.transfer_batch(direction, batch) })
     }
 
-    /// Reads equal blocks, as [`Endpoint::read_batch`] does.
-    ///
-    /// # Errors
-    /// As for [`Endpoint::read_batch`].
-    ///
-    /// # Safety
-    /// As for [`Endpoint::read`], for every block.
-    unsafe fn read_blocks(&self, blocks: StridedBlocks) -> std::result::Result<Ticket, BatchError> {
-        // SAFETY: the caller's promise.
-        blocks.post_as_batches(|batch| unsafe { self.read_batch(batch) })
-    }
-
-    /// Atomically adds `add` to the word at `at` (wrapping) and stores what was there before in
-    /// `old`, zero-extended.
+    /// Atomically changes the word at `at`, and stores what was there before in `old`, zero-extended.
     ///
     /// # Errors
     /// Remote access error (a misaligned word included), or the peer is gone.
     ///
     /// # Safety
     /// `old` is writable, and nobody else touches it, until the operation completes.
-    unsafe fn fetch_add(
+    unsafe fn fetch(
         &self,
         at: RemoteAddress,
         width: Width,
-        add: u64,
-        old: *mut u64,
-    ) -> Result<Ticket>;
-
-    /// Atomically replaces the word at `at` by `new` if it equals `expect`, and stores what was
-    /// there before in `old`, zero-extended.
-    ///
-    /// # Errors
-    /// Remote access error (a misaligned word included), or the peer is gone.
-    ///
-    /// # Safety
-    /// `old` is writable, and nobody else touches it, until the operation completes.
-    unsafe fn compare_swap(
-        &self,
-        at: RemoteAddress,
-        width: Width,
-        expect: u64,
-        new: u64,
+        fetch: Fetch,
         old: *mut u64,
     ) -> Result<Ticket>;
 
@@ -554,7 +521,9 @@ pub trait Endpoint: Send + Sync {
     ///
     /// # Errors
     /// As for [`Endpoint::completed`].
-    fn released(&self, ticket: Ticket) -> Result<bool>;
+    fn released(&self, ticket: Ticket) -> Result<bool> {
+        self.completed(ticket)
+    }
 
     /// Whether the operation with this ticket, and so every earlier one, is complete. Makes
     /// progress; does not wait.
@@ -605,7 +574,10 @@ pub trait Endpoint: Send + Sync {
     ///
     /// # Errors
     /// It ought to be possible, and the system refused.
-    fn map(&self, region: &RemoteRegion) -> Result<Option<Mapping>>;
+    fn map(&self, region: &RemoteRegion) -> Result<Option<Mapping>> {
+        let _ = region;
+        Ok(None)
+    }
 
     /// As [`Endpoint::map`], where that is the only way.
     ///

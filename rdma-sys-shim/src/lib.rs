@@ -43,14 +43,14 @@ mod words;
 pub use assist::{Assist, has_attached};
 pub use device::batch::{BatchError, Each, LocalPiece, RemoteRun, StridedBlocks, TransferBatch};
 pub use device::{
-    ALIGNMENT, Access, AtomicDomain, Capabilities, Device, Endpoint, LIVENESS_INTERVAL, Liveness,
-    LocalRegion, Mapping, Nearest, RemoteAddress, RemoteRegion, Sums, TargetThread, Ticket, Update,
-    Usage, Via, Width,
+    ALIGNMENT, Access, AtomicDomain, Capabilities, Device, Endpoint, Fetch, LIVENESS_INTERVAL,
+    Liveness, LocalRegion, Mapping, Nearest, RemoteAddress, RemoteRegion, Sums, TargetThread,
+    Ticket, Update, Usage, Via, Width,
 };
 pub use error::{Absence, Error, Result};
 pub use fences::{fence_all, light_fence, take_fences};
 pub use fields::beginning;
-pub use memory::Number;
+pub use memory::{Direction, Number};
 pub use primitive::milliseconds;
 pub use provider::{
     DeviceInfo, Found, JobSecret, JobSpan, Joining, Provider, State, Surroundings, options,

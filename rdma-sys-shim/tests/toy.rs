@@ -8,12 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use libtest_mimic::{Arguments, Trial};
-use rdma_sys_shim::memory::copy;
 use rdma_sys_shim::testkit;
 use rdma_sys_shim::{
-    ALIGNMENT, Access, AtomicDomain, Capabilities, Device, DeviceInfo, Endpoint, Error, Liveness,
-    LocalRegion, Mapping, Provider, Registry, RemoteAddress, RemoteRegion, Result, Surroundings,
-    TargetThread, Ticket, Update, Width,
+    ALIGNMENT, Access, AtomicDomain, Capabilities, Device, DeviceInfo, Direction, Endpoint, Error,
+    Fetch, Liveness, LocalRegion, Mapping, Provider, Registry, RemoteAddress, RemoteRegion, Result,
+    Surroundings, TargetThread, Ticket, Update, Width,
 };
 
 const NAME: &str = "toy";
@@ -263,44 +262,38 @@ impl ToyEndpoint {
 }
 
 impl Endpoint for ToyEndpoint {
-    unsafe fn write(&self, from: *const u8, len: usize, to: RemoteAddress) -> Result<Ticket> {
-        let _shown = self.check(to, len as u64, Access::WRITE, "a write")?;
-        // SAFETY: the source is the caller's promise, the destination a part of a region.
-        unsafe { copy(to.address as usize as *mut u8, from, len) };
+    unsafe fn transfer(
+        &self,
+        direction: Direction,
+        local: *mut u8,
+        len: usize,
+        at: RemoteAddress,
+    ) -> Result<Ticket> {
+        let (need, what) = match direction {
+            Direction::Write => (Access::WRITE, "a write"),
+            Direction::Read => (Access::READ, "a read"),
+        };
+        let _shown = self.check(at, len as u64, need, what)?;
+        // SAFETY: `local` is the caller's promise; the other side is a part of a region.
+        unsafe { direction.copy(local, at.address as usize as *mut u8, len) };
         Ok(Ticket::DONE)
     }
 
-    unsafe fn read(&self, to: *mut u8, len: usize, from: RemoteAddress) -> Result<Ticket> {
-        let _shown = self.check(from, len as u64, Access::READ, "a read")?;
-        // SAFETY: as for `write`, the other way round.
-        unsafe { copy(to, from.address as usize as *const u8, len) };
-        Ok(Ticket::DONE)
-    }
-
-    unsafe fn fetch_add(
+    unsafe fn fetch(
         &self,
         at: RemoteAddress,
         width: Width,
-        add: u64,
+        fetch: Fetch,
         old: *mut u64,
     ) -> Result<Ticket> {
+        const ORDER: Ordering = Ordering::SeqCst;
         self.each_word(at, width, 1, |_, word| {
-            // SAFETY: the caller's promise.
-            unsafe { old.write(word.fetch_add(add, Ordering::SeqCst)) };
-        })
-    }
-
-    unsafe fn compare_swap(
-        &self,
-        at: RemoteAddress,
-        width: Width,
-        expect: u64,
-        new: u64,
-        old: *mut u64,
-    ) -> Result<Ticket> {
-        self.each_word(at, width, 1, |_, word| {
-            let swapped = word.compare_exchange(expect, new, Ordering::SeqCst, Ordering::SeqCst);
-            let (Ok(found) | Err(found)) = swapped;
+            let found = match fetch {
+                Fetch::Add(add) => word.fetch_add(add, ORDER),
+                Fetch::CompareSwap { expect, new } => word
+                    .compare_exchange(expect, new, ORDER, ORDER)
+                    .unwrap_or_else(|found| found),
+            };
             // SAFETY: the caller's promise.
             unsafe { old.write(found) };
         })
@@ -328,10 +321,6 @@ impl Endpoint for ToyEndpoint {
         self.each_word(at, Width::W8, 1, |_, word| {
             word.store(new, Ordering::SeqCst)
         })
-    }
-
-    fn released(&self, _: Ticket) -> Result<bool> {
-        Ok(true)
     }
 
     fn completed(&self, _: Ticket) -> Result<bool> {

@@ -2,10 +2,9 @@
 //! data in more than one region. Each region has its own rkey and mapping, so every part becomes one
 //! operation.
 
-use rdma_sys_shim::Ticket;
+use rdma_sys_shim::{Direction, Ticket};
 
 use super::layout_work::LayoutWork;
-use super::put_get::Way;
 use crate::datatype::{BasicType, Piece, Together};
 use crate::error::{Error, ErrorKind, Misuse, Result};
 use crate::memory::displacement::{Address, Displacement};
@@ -77,7 +76,7 @@ impl OnTarget<'_> {
     #[cold]
     pub(super) unsafe fn transfer_apart(
         self,
-        way: Way,
+        direction: Direction,
         origin: *mut u8,
         disp: Displacement,
         pieces: [&Piece; 2],
@@ -90,7 +89,8 @@ impl OnTarget<'_> {
                 self.each_part(block, BasicType::Byte, |at, part, len| {
                     let (here, len) = (here.wrapping_add(at as usize), len as usize);
                     // SAFETY: a part of a block, which is the caller's promise.
-                    let posted = unsafe { self.window.transfer(self.aim, way, here, len, part)? };
+                    let posted =
+                        unsafe { self.window.transfer(self.aim, direction, here, len, part)? };
                     last = last.max(posted);
                     Ok(())
                 })?;

@@ -6,8 +6,8 @@
 use std::iter;
 
 use rdma_sys_shim::{
-    BatchError, Endpoint, LocalPiece, RemoteAddress, RemoteRun, Ticket, TransferBatch, Update,
-    Width,
+    BatchError, Direction, Endpoint, Fetch, LocalPiece, RemoteAddress, RemoteRun, Ticket,
+    TransferBatch, Update, Width,
 };
 
 use super::bounds::Place;
@@ -281,17 +281,17 @@ impl Far<'_> {
         let (at, width) = (self.place(&word.block), word.width);
         let work = self.parts.work(&word.block);
         // SAFETY: the caller's promise.
-        let posted = unsafe {
+        unsafe {
             let operand = operand(&work, width);
-            match work.compare.is_null() {
-                true => self.endpoint.fetch_add(at, width, operand, old),
-                false => {
-                    let expect = width.load(work.compare);
-                    (self.endpoint).compare_swap(at, width, expect, operand, old)
-                }
-            }
-        };
-        Ok(posted?)
+            let fetch = match work.compare.is_null() {
+                true => Fetch::Add(operand),
+                false => Fetch::CompareSwap {
+                    expect: width.load(work.compare),
+                    new: operand,
+                },
+            };
+            Ok(self.endpoint.fetch(at, width, fetch, old)?)
+        }
     }
 
     /// Every other operation: swaps against what was last seen, all words of a chain at once; returns what these held
@@ -313,8 +313,11 @@ impl Far<'_> {
                 // every operation is waited for, also after a failure.
                 unsafe {
                     let operand = operand(&self.parts.work(&word.block), width);
-                    let new = combine_word(ty, op, held, operand);
-                    Ok((self.endpoint).compare_swap(at, width, held, new, found)?)
+                    let swap = Fetch::CompareSwap {
+                        expect: held,
+                        new: combine_word(ty, op, held, operand),
+                    };
+                    Ok(self.endpoint.fetch(at, width, swap, found)?)
                 }
             }))?;
             self.patience.complete(self.endpoint, last)?;
@@ -340,8 +343,9 @@ impl Far<'_> {
         let offset = |word: &DeviceWord| (word.block.target - first.block.target) as usize;
         let mut bytes = [0_u8; CHAIN * 8];
         let (to, len) = (bytes.as_mut_ptr(), offset(last) + last.block.len);
+        let at = self.place(&first.block);
         // SAFETY: a local array that is long enough; the operation is waited for.
-        let read = unsafe { self.endpoint.read(to, len, self.place(&first.block))? };
+        let read = unsafe { (self.endpoint).transfer(Direction::Read, to, len, at)? };
         self.patience.complete(self.endpoint, read)?;
         for (word, held) in chain.iter().zip(&mut held) {
             // SAFETY: inside the array.

@@ -7,14 +7,14 @@
 use std::collections::HashMap;
 
 use rdma_sys_shim::memory::prefetch_for_write;
-use rdma_sys_shim::{Via, Width};
+use rdma_sys_shim::{Direction, Via, Width};
 
 use super::PROC_NULL;
 use super::bounds::{byte_len, null_buffer};
 use super::elementwise::{self, Fetching};
 use super::layout_work::{ElementBlock, LayoutWork};
 use super::post::Poster;
-use super::put_get::Way;
+use super::put_get::{is_in_place, kind};
 use super::spot::Use;
 use super::work::Work;
 use crate::datatype::{AtomicWidths, BasicType, Op, Piece, Span};
@@ -63,8 +63,9 @@ impl Window {
         len: usize,
         places: &[(u32, usize)],
     ) -> Result<()> {
+        let from = origin.cast_mut();
         // SAFETY: the caller's promise.
-        unsafe { self.move_list("put_indexed", Way::Put, origin.cast_mut(), len, places) }
+        unsafe { self.move_list("put_indexed", Direction::Write, from, len, places) }
     }
 
     /// One-sided. Copies elements of `len` bytes at `places` to `origin`, one after the other: as a [`Window::get`] of each.
@@ -82,7 +83,7 @@ impl Window {
         places: &[(u32, usize)],
     ) -> Result<()> {
         // SAFETY: the caller's promise.
-        unsafe { self.move_list("get_indexed", Way::Get, origin, len, places) }
+        unsafe { self.move_list("get_indexed", Direction::Read, origin, len, places) }
     }
 
     /// One-sided. Combines elements of type `ty`, one after the other from `origin` on, into those at `places`: as a
@@ -136,13 +137,13 @@ impl Window {
     unsafe fn move_list(
         &self,
         operation: &'static str,
-        way: Way,
+        direction: Direction,
         origin: *mut u8,
         len: usize,
         places: Places<'_>,
     ) -> Result<()> {
         let whole = byte_len(operation, places.len(), len)?;
-        let all_mapped = self.check_list(operation, places, len, Use::Moved(way))?;
+        let all_mapped = self.check_list(operation, places, len, Use::Moved(direction))?;
         let is_nobody = |&(rank, _): &(u32, usize)| rank == PROC_NULL;
         if len == 0 || places.iter().all(is_nobody) {
             return Ok(());
@@ -153,16 +154,16 @@ impl Window {
         if !all_mapped {
             // SAFETY: the caller's promise.
             return self.each_target(operation, places, |on, list| unsafe {
-                on.move_elements(way, origin, len, list, places)
+                on.move_elements(direction, origin, len, list, places)
             });
         }
         // SAFETY: `origin` is the caller's promise; all places were found inside mappings, which stay, as do their bases and
         // units, until the window is freed.
         unsafe {
             match len {
-                8 => self.copy_mapped(way, origin, 8, places),
-                4 => self.copy_mapped(way, origin, 4, places),
-                _ => self.copy_mapped(way, origin, len, places),
+                8 => self.copy_mapped(direction, origin, 8, places),
+                4 => self.copy_mapped(direction, origin, 4, places),
+                _ => self.copy_mapped(direction, origin, len, places),
             }
         }
         Ok(())
@@ -171,11 +172,17 @@ impl Window {
     /// # Safety
     /// As for [`Window::move_list`], and all places were found in mapped memory.
     #[inline(always)]
-    unsafe fn copy_mapped(&self, way: Way, origin: *mut u8, len: usize, places: Places<'_>) {
+    unsafe fn copy_mapped(
+        &self,
+        direction: Direction,
+        origin: *mut u8,
+        len: usize,
+        places: Places<'_>,
+    ) {
         for (index, (target, there)) in self.mapped(places) {
             // SAFETY: the caller's promise.
-            unsafe { way.copy(there, origin.wrapping_add(index * len), len) };
-            if let Way::Put = way {
+            unsafe { direction.copy(origin.wrapping_add(index * len), there, len) };
+            if let Direction::Write = direction {
                 target.set_dirty();
             }
         }
@@ -428,7 +435,7 @@ impl OnTarget<'_> {
     /// As for [`Window::put_indexed`] or [`Window::get_indexed`]; a put only reads `origin`. The places were checked.
     unsafe fn move_elements(
         self,
-        way: Way,
+        direction: Direction,
         origin: *mut u8,
         len: usize,
         list: &[usize],
@@ -441,13 +448,13 @@ impl OnTarget<'_> {
                 let disp = Displacement(places[index].1 as u64);
                 // SAFETY: the caller's promise.
                 let moved =
-                    unsafe { (self.window).transfer(self.aim, way, here(index), len, disp) };
+                    unsafe { (self.window).transfer(self.aim, direction, here(index), len, disp) };
                 moved.map(drop)
             });
         }
-        let in_place = way.is_in_place(self.target);
+        let in_place = is_in_place(direction, self.target);
         let patience = self.window.context().patience();
-        let mut poster = Poster::new(&*route.endpoint, patience, way, route.region.rkey);
+        let mut poster = Poster::new(&*route.endpoint, patience, direction, route.region.rkey);
         let mut copied = 0;
         for &index in list {
             let offset = self.offset(places[index].1);
@@ -455,7 +462,7 @@ impl OnTarget<'_> {
             // SAFETY: the caller's promise; the place is mapped, or the device checks it.
             unsafe {
                 if in_place && !there.is_null() {
-                    way.copy(there, here(index), len);
+                    direction.copy(here(index), there, len);
                     copied += 1;
                 } else {
                     let at = route.region.at(offset.0);
@@ -464,8 +471,9 @@ impl OnTarget<'_> {
                 }
             }
         }
-        self.count_list(way.kind(), || Via::Mapped, copied, len);
-        self.count_list(way.kind(), || route.via(false), list.len() - copied, len);
+        let (kind, others) = (kind(direction), list.len() - copied);
+        self.count_list(kind, || Via::Mapped, copied, len);
+        self.count_list(kind, || route.via(false), others, len);
         self.target.set_dirty();
         // SAFETY: as above.
         let posted = unsafe { poster.finish() };

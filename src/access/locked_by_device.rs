@@ -2,13 +2,12 @@
 
 use std::cell::Cell;
 
-use rdma_sys_shim::Ticket;
 use rdma_sys_shim::memory::Buffer;
+use rdma_sys_shim::{Direction, Ticket};
 
 use super::by_device::Far;
 use super::layout_work::{ElementBlock, cut, packed};
 use super::post::Poster;
-use super::put_get::Way;
 use super::work::Work;
 use crate::error::Result;
 
@@ -62,7 +61,7 @@ impl Far<'_> {
     /// # Safety
     /// As for [`Far::accumulate_under_lock`].
     unsafe fn overwrite(&self, blocks: impl Iterator<Item = ElementBlock>) -> Result<()> {
-        let mut poster = self.poster(Way::Put);
+        let mut poster = self.poster(Direction::Write);
         for block in blocks {
             let from = self.parts.work(&block).operands.cast_mut();
             // SAFETY: the caller's promise.
@@ -143,9 +142,10 @@ impl Far<'_> {
         let read = unsafe {
             // The most frequent case, without the poster's lists.
             if let [block] = &*blocks {
-                (self.endpoint).read(base, block.len - padding, self.place(block))?
+                let (len, at) = (block.len - padding, self.place(block));
+                self.endpoint.transfer(Direction::Read, base, len, at)?
             } else {
-                let mut poster = self.poster(Way::Get);
+                let mut poster = self.poster(Direction::Read);
                 for (at, block) in packed(&blocks) {
                     let there = self.place(block).address;
                     poster.push(base.add(at), there, block.len - padding)?;
@@ -179,9 +179,10 @@ impl Far<'_> {
             if let [block] = &*chunk.blocks
                 && !self.parts.ty.is_padded()
             {
-                (self.endpoint).write(chunk.base, block.len, self.place(block))?
+                let at = self.place(block);
+                (self.endpoint).transfer(Direction::Write, chunk.base, block.len, at)?
             } else {
-                let mut poster = self.poster(Way::Put);
+                let mut poster = self.poster(Direction::Write);
                 for (at, block) in packed(&chunk.blocks) {
                     self.push_elements(&mut poster, chunk.base.add(at), block)?;
                 }
@@ -192,8 +193,8 @@ impl Far<'_> {
         Ok(written)
     }
 
-    fn poster(&self, way: Way) -> Poster<'_> {
-        Poster::new(self.endpoint, self.patience, way, self.at.rkey)
+    fn poster(&self, direction: Direction) -> Poster<'_> {
+        Poster::new(self.endpoint, self.patience, direction, self.at.rkey)
     }
 
     /// Adds the elements of a block that stand at `from`, and nothing of their padding.

@@ -30,7 +30,6 @@ pub use accumulate::add_at_once;
 pub use fetch::{fetch_at_once, swap_at_once};
 pub use notify::put_notify_row;
 pub use put_get::InPlace;
-pub(crate) use put_get::Way;
 pub use request::Request;
 pub use rows::{accumulate_row, get_row, put_row, rget_row, rput_row};
 

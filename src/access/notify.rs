@@ -3,11 +3,10 @@
 
 use std::cell::Cell;
 
-use rdma_sys_shim::Ticket;
 use rdma_sys_shim::memory::copy;
+use rdma_sys_shim::{Direction, Ticket};
 
 use super::PROC_NULL;
-use super::put_get::Way;
 use super::request::{Request, Until};
 use super::rows::put_row;
 use crate::datatype::Row;
@@ -82,7 +81,7 @@ impl Window {
         self.team.check_rank(aim.operation, aim.rank)?;
         self.check_counter(aim, counter)?;
         // SAFETY: the caller's promise.
-        unsafe { self.transfer(aim, Way::Put, origin.cast_mut(), len, disp) }
+        unsafe { self.transfer(aim, Direction::Write, origin.cast_mut(), len, disp) }
     }
 
     /// One-sided. As [`Window::put_notify`], with a request: when it is complete, `origin` may be used

@@ -1,11 +1,10 @@
 //! Strips as batches for the device.
 
 use rdma_sys_shim::{
-    BatchError, Endpoint, LocalPiece, RemoteAddress, RemoteRun, StridedBlocks, Ticket,
+    BatchError, Direction, Endpoint, LocalPiece, RemoteAddress, RemoteRun, StridedBlocks, Ticket,
     TransferBatch,
 };
 
-use super::put_get::Way;
 use crate::error::Result;
 use crate::wait::Patience;
 
@@ -20,7 +19,7 @@ const MANY: usize = 128;
 pub(super) struct Poster<'w> {
     endpoint: &'w dyn Endpoint,
     patience: Patience,
-    way: Way,
+    direction: Direction,
     rkey: u64,
     runs: Vec<RemoteRun>,
     pieces: Vec<LocalPiece>,
@@ -30,11 +29,16 @@ pub(super) struct Poster<'w> {
 }
 
 impl<'w> Poster<'w> {
-    pub(super) fn new(endpoint: &'w dyn Endpoint, patience: Patience, way: Way, rkey: u64) -> Self {
+    pub(super) fn new(
+        endpoint: &'w dyn Endpoint,
+        patience: Patience,
+        direction: Direction,
+        rkey: u64,
+    ) -> Self {
         Self {
             endpoint,
             patience,
-            way,
+            direction,
             rkey,
             runs: Vec::new(),
             pieces: Vec::new(),
@@ -55,12 +59,7 @@ impl<'w> Poster<'w> {
         let least = if are_all { 2 } else { MANY };
         if blocks.count >= least {
             // SAFETY: the caller's promise.
-            let posted = unsafe {
-                match self.way {
-                    Way::Put => self.endpoint.write_blocks(blocks),
-                    Way::Get => self.endpoint.read_blocks(blocks),
-                }
-            };
+            let posted = unsafe { (self.endpoint).transfer_blocks(self.direction, blocks) };
             return self.note(posted);
         }
         for (piece, at) in blocks.each() {
@@ -123,13 +122,13 @@ impl<'w> Poster<'w> {
         };
         // SAFETY: the caller's promise.
         let posted = unsafe {
-            match (self.way, batch.pieces) {
-                (way, &[LocalPiece { base, len }]) => {
-                    let posted = way.post(self.endpoint, base, len, batch.runs[0].at);
+            match batch.pieces {
+                &[LocalPiece { base, len }] => {
+                    let at = batch.runs[0].at;
+                    let posted = self.endpoint.transfer(self.direction, base, len, at);
                     posted.map_err(BatchError::from)
                 }
-                (Way::Put, _) => self.endpoint.write_batch(&batch),
-                (Way::Get, _) => self.endpoint.read_batch(&batch),
+                _ => self.endpoint.transfer_batch(self.direction, &batch),
             }
         };
         self.runs.clear();

@@ -2,7 +2,7 @@
 //! for all else.
 
 use rdma_sys_shim::memory::copy;
-use rdma_sys_shim::{Endpoint, Error as DeviceError, RemoteAddress, Ticket};
+use rdma_sys_shim::{Direction, Ticket};
 
 use super::request::{Request, Until};
 use crate::datatype::Layout;
@@ -13,64 +13,20 @@ use crate::terms::Aim;
 use crate::window::Window;
 use crate::window::target::Target;
 
-#[derive(Clone, Copy)]
-pub(crate) enum Way {
-    Put,
-    Get,
+/// Whether a put or a get goes through a mapping, where there is one. A get has to see what this rank did before, and so not
+/// while the device still works on that.
+#[inline(always)]
+pub(super) fn is_in_place(direction: Direction, target: &Target) -> bool {
+    match direction {
+        Direction::Write => true,
+        Direction::Read => target.posted.last() == Ticket::DONE,
+    }
 }
 
-impl Way {
-    /// Whether it goes through a mapping, where there is one. A get has to see what this rank did before, and so not
-    /// while the device still works on that.
-    #[inline(always)]
-    pub(super) fn is_in_place(self, target: &Target) -> bool {
-        match self {
-            Self::Put => true,
-            Self::Get => target.posted.last() == Ticket::DONE,
-        }
-    }
-
-    pub(super) fn kind(self) -> OperationKind {
-        match self {
-            Self::Put => OperationKind::Put,
-            Self::Get => OperationKind::Get,
-        }
-    }
-
-    /// Copies between a target's memory and the origin's.
-    ///
-    /// # Safety
-    /// As for [`copy`], from one to the other.
-    #[inline(always)]
-    pub(super) unsafe fn copy(self, there: *mut u8, origin: *mut u8, len: usize) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            match self {
-                Self::Put => copy(there, origin, len),
-                Self::Get => copy(origin, there, len),
-            }
-        }
-    }
-
-    /// Has the device copy so, with the target's bytes at `at`.
-    ///
-    /// # Safety
-    /// As for [`Endpoint::write`] or [`Endpoint::read`].
-    #[inline(always)]
-    pub(super) unsafe fn post(
-        self,
-        endpoint: &dyn Endpoint,
-        origin: *mut u8,
-        len: usize,
-        at: RemoteAddress,
-    ) -> std::result::Result<Ticket, DeviceError> {
-        // SAFETY: the caller's promise.
-        unsafe {
-            match self {
-                Self::Put => endpoint.write(origin, len, at),
-                Self::Get => endpoint.read(origin, len, at),
-            }
-        }
+pub(super) fn kind(direction: Direction) -> OperationKind {
+    match direction {
+        Direction::Write => OperationKind::Put,
+        Direction::Read => OperationKind::Get,
     }
 }
 
@@ -113,14 +69,14 @@ impl Window {
     #[inline(always)]
     pub(crate) fn in_place(
         &self,
-        way: Way,
+        direction: Direction,
         len: usize,
         target: u32,
         disp: u64,
     ) -> Option<InPlace<'_>> {
         let target = self.open_target(target)?;
         let there = target.reach(Displacement(disp), len as u64);
-        (!there.is_null() && way.is_in_place(target)).then_some(InPlace { there, target })
+        (!there.is_null() && is_in_place(direction, target)).then_some(InPlace { there, target })
     }
 
     /// One-sided. Copies `len` bytes from `origin` to displacement `disp` (in the target's units)
@@ -136,7 +92,7 @@ impl Window {
     /// it does not overlap with the bytes written to.
     #[inline]
     pub unsafe fn put(&self, origin: *const u8, len: usize, target: u32, disp: u64) -> Result<()> {
-        if let Some(there) = self.in_place(Way::Put, len, target, disp)
+        if let Some(there) = self.in_place(Direction::Write, len, target, disp)
             && !origin.is_null()
         {
             // SAFETY: `origin` is the caller's promise; the length is that of `there`.
@@ -145,8 +101,16 @@ impl Window {
         }
         let aim = Aim::new("put", target);
         // SAFETY: the caller's promise.
-        unsafe { self.transfer(aim, Way::Put, origin.cast_mut(), len, Displacement(disp)) }
-            .map(drop)
+        unsafe {
+            self.transfer(
+                aim,
+                Direction::Write,
+                origin.cast_mut(),
+                len,
+                Displacement(disp),
+            )
+        }
+        .map(drop)
     }
 
     /// One-sided. Copies `len` bytes at displacement `disp` (in the target's units) of `target`'s
@@ -161,7 +125,7 @@ impl Window {
     /// complete; it does not overlap with the bytes read.
     #[inline]
     pub unsafe fn get(&self, origin: *mut u8, len: usize, target: u32, disp: u64) -> Result<()> {
-        if let Some(there) = self.in_place(Way::Get, len, target, disp)
+        if let Some(there) = self.in_place(Direction::Read, len, target, disp)
             && !origin.is_null()
         {
             // SAFETY: as for `put`.
@@ -170,7 +134,7 @@ impl Window {
         }
         let aim = Aim::new("get", target);
         // SAFETY: the caller's promise.
-        unsafe { self.transfer(aim, Way::Get, origin, len, Displacement(disp)) }.map(drop)
+        unsafe { self.transfer(aim, Direction::Read, origin, len, Displacement(disp)) }.map(drop)
     }
 
     /// One-sided. As [`Window::put`], with a request: when it is complete, `origin` may be used
@@ -191,7 +155,7 @@ impl Window {
         let (aim, disp) = (Aim::new("rput", target), Displacement(disp));
         self.requested(aim, Until::Released, || {
             // SAFETY: the caller's promise.
-            unsafe { self.transfer(aim, Way::Put, origin.cast_mut(), len, disp) }
+            unsafe { self.transfer(aim, Direction::Write, origin.cast_mut(), len, disp) }
         })
     }
 
@@ -213,7 +177,7 @@ impl Window {
         let (aim, disp) = (Aim::new("rget", target), Displacement(disp));
         self.requested(aim, Until::Completed, || {
             // SAFETY: the caller's promise.
-            unsafe { self.transfer(aim, Way::Get, origin, len, disp) }
+            unsafe { self.transfer(aim, Direction::Read, origin, len, disp) }
         })
     }
 
@@ -260,7 +224,8 @@ impl Window {
         let (aim, disp) = (Aim::new("put", target), Displacement(disp));
         let layouts = [origin_layout, target_layout];
         // SAFETY: the caller's promise.
-        unsafe { self.transfer_layouts(aim, Way::Put, origin.cast_mut(), disp, layouts) }.map(drop)
+        unsafe { self.transfer_layouts(aim, Direction::Write, origin.cast_mut(), disp, layouts) }
+            .map(drop)
     }
 
     /// One-sided. As [`Window::get`], from the bytes of one layout at displacement `disp` of
@@ -284,7 +249,7 @@ impl Window {
         let (aim, disp) = (Aim::new("get", target), Displacement(disp));
         let layouts = [origin_layout, target_layout];
         // SAFETY: the caller's promise.
-        unsafe { self.transfer_layouts(aim, Way::Get, origin, disp, layouts) }.map(drop)
+        unsafe { self.transfer_layouts(aim, Direction::Read, origin, disp, layouts) }.map(drop)
     }
 
     /// One-sided. As [`Window::put_layout`], with a request: when it is complete, `origin` may be
@@ -307,7 +272,9 @@ impl Window {
         let layouts = [origin_layout, target_layout];
         self.requested(aim, Until::Released, || {
             // SAFETY: the caller's promise.
-            unsafe { self.transfer_layouts(aim, Way::Put, origin.cast_mut(), disp, layouts) }
+            unsafe {
+                self.transfer_layouts(aim, Direction::Write, origin.cast_mut(), disp, layouts)
+            }
         })
     }
 
@@ -331,7 +298,7 @@ impl Window {
         let layouts = [origin_layout, target_layout];
         self.requested(aim, Until::Completed, || {
             // SAFETY: the caller's promise.
-            unsafe { self.transfer_layouts(aim, Way::Get, origin, disp, layouts) }
+            unsafe { self.transfer_layouts(aim, Direction::Read, origin, disp, layouts) }
         })
     }
 }

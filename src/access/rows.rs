@@ -1,11 +1,10 @@
 //! Operations between rows of equal blocks, for callers that know their elements.
 
-use rdma_sys_shim::Ticket;
+use rdma_sys_shim::{Direction, Ticket};
 
 use super::PROC_NULL;
 use super::bounds::check_buffer;
 use super::layout_work::LayoutWork;
-use super::put_get::Way;
 use super::request::{Request, Until};
 use super::spot::{Spot, Use};
 use super::work::Work;
@@ -35,7 +34,7 @@ pub unsafe fn put_row(
 ) -> Result<()> {
     let rows = [near, far];
     // SAFETY: the caller's promise.
-    unsafe { transfer(window, aim, Way::Put, origin.cast_mut(), rows) }.map(drop)
+    unsafe { transfer(window, aim, Direction::Write, origin.cast_mut(), rows) }.map(drop)
 }
 
 /// One-sided. As [`put_row`], the other way.
@@ -54,7 +53,7 @@ pub unsafe fn get_row(
     far: Row,
 ) -> Result<()> {
     // SAFETY: the caller's promise.
-    unsafe { transfer(window, aim, Way::Get, origin, [near, far]) }.map(drop)
+    unsafe { transfer(window, aim, Direction::Read, origin, [near, far]) }.map(drop)
 }
 
 /// One-sided. As [`put_row`], with a request; needs a passive-target epoch.
@@ -73,8 +72,9 @@ pub unsafe fn rput_row(
     far: Row,
 ) -> Result<Request> {
     window.requested(aim, Until::Released, || {
+        let from = origin.cast_mut();
         // SAFETY: the caller's promise.
-        unsafe { transfer(window, aim, Way::Put, origin.cast_mut(), [near, far]) }
+        unsafe { transfer(window, aim, Direction::Write, from, [near, far]) }
     })
 }
 
@@ -95,7 +95,7 @@ pub unsafe fn rget_row(
 ) -> Result<Request> {
     window.requested(aim, Until::Completed, || {
         // SAFETY: the caller's promise.
-        unsafe { transfer(window, aim, Way::Get, origin, [near, far]) }
+        unsafe { transfer(window, aim, Direction::Read, origin, [near, far]) }
     })
 }
 
@@ -150,7 +150,7 @@ pub unsafe fn accumulate_row(
 unsafe fn transfer(
     window: &Window,
     aim: Aim,
-    way: Way,
+    direction: Direction,
     origin: *mut u8,
     rows: [Row; 2],
 ) -> Result<Ticket> {
@@ -159,10 +159,10 @@ unsafe fn transfer(
         aim,
         origin,
         rows,
-        Use::Moved(way),
+        Use::Moved(direction),
         move |on, spot, pieces| {
             // SAFETY: the caller's promise.
-            unsafe { on.transfer_pieces(way, origin, spot, pieces) }
+            unsafe { on.transfer_pieces(direction, origin, spot, pieces) }
         },
     )
 }

@@ -1,9 +1,9 @@
 //! Where a target's layout is placed.
 
-use rdma_sys_shim::Via;
+use rdma_sys_shim::{Direction, Via};
 
 use super::bounds::Place;
-use super::put_get::Way;
+use super::put_get::{is_in_place, kind};
 use crate::datatype::{AtomicWidths, BasicType, Piece, Span, Together};
 use crate::diagnostics::OperationKind;
 use crate::error::Result;
@@ -28,7 +28,7 @@ pub(super) enum Spot<'w> {
 /// What is done with the bytes of a layout.
 #[derive(Clone, Copy)]
 pub(super) enum Use {
-    Moved(Way),
+    Moved(Direction),
     /// As elements of this type, by an operation that is counted as this.
     Accumulated {
         ty: BasicType,
@@ -66,7 +66,7 @@ impl Use {
 
     fn kind(self) -> OperationKind {
         match self {
-            Self::Moved(way) => way.kind(),
+            Self::Moved(direction) => kind(direction),
             Self::Accumulated { kind, .. } => kind,
         }
     }
@@ -82,7 +82,7 @@ impl Use {
     /// Whether it is done where memory of the target, with such atomics, is mapped.
     fn is_in_place(self, target: &Target, widths: AtomicWidths) -> bool {
         match self {
-            Self::Moved(way) => way.is_in_place(target),
+            Self::Moved(direction) => is_in_place(direction, target),
             Self::Accumulated { ty, .. } => widths.are_accumulated_in_place(ty),
         }
     }

@@ -5,12 +5,12 @@
 //! strips become batches for the device, one run of the target's memory after the other.
 
 use rdma_sys_shim::memory::{Rows, copy_rows};
-use rdma_sys_shim::{RemoteAddress, StridedBlocks, Ticket};
+use rdma_sys_shim::{Direction, RemoteAddress, StridedBlocks, Ticket};
 
 use super::PROC_NULL;
 use super::bounds::{Place, check_buffer};
 use super::post::Poster;
-use super::put_get::Way;
+use super::put_get::is_in_place;
 use super::spot::{Spot, Use};
 use crate::datatype::{Layout, Piece, Span, Strip, Together};
 use crate::error::{Error, Result};
@@ -28,7 +28,7 @@ impl Window {
     pub(super) unsafe fn transfer(
         &self,
         aim: Aim,
-        way: Way,
+        direction: Direction,
         origin: *mut u8,
         len: usize,
         disp: Displacement,
@@ -41,17 +41,17 @@ impl Window {
             return Ok(Ticket::DONE);
         }
         let there = on.target.reach(disp, len as u64);
-        if !there.is_null() && !origin.is_null() && way.is_in_place(on.target) {
+        if !there.is_null() && !origin.is_null() && is_in_place(direction, on.target) {
             // SAFETY: as in `put` and `get`.
-            unsafe { way.copy(there, origin, len) };
+            unsafe { direction.copy(origin, there, len) };
             on.target.set_dirty();
             return Ok(Ticket::DONE);
         }
         let (span, run) = (Span::of(len as u64), Piece::run(0, len as u64));
-        let spot = on.find(disp, span, Some(&run), Use::Moved(way))?;
+        let spot = on.find(disp, span, Some(&run), Use::Moved(direction))?;
         check_buffer(aim.operation, origin, span, len as u64)?;
         // SAFETY: the caller's promise.
-        unsafe { on.transfer_pieces(way, origin, &spot, [&run, &run]) }
+        unsafe { on.transfer_pieces(direction, origin, &spot, [&run, &run]) }
     }
 
     /// # Safety
@@ -59,7 +59,7 @@ impl Window {
     pub(super) unsafe fn transfer_layouts(
         &self,
         aim: Aim,
-        way: Way,
+        direction: Direction,
         origin: *mut u8,
         disp: Displacement,
         layouts: [Layout<'_>; 2],
@@ -71,19 +71,19 @@ impl Window {
         let operation = aim.operation;
         let [near, far] = layouts;
         let (here, there) = (near.measure(operation)?, far.measure(operation)?);
-        match way {
-            Way::Put => near.check_fits(operation, &far)?,
-            Way::Get => far.check_fits(operation, &near)?,
+        match direction {
+            Direction::Write => near.check_fits(operation, &far)?,
+            Direction::Read => far.check_fits(operation, &near)?,
         }
         let (Some(near), Some(far)) = (near.bytes(), far.bytes()) else {
             return Ok(Ticket::DONE);
         };
         let (span, piece) = (there.span, Some(&*far));
-        let spot = on.spot(disp, span, piece, Use::Moved(way))?;
+        let spot = on.spot(disp, span, piece, Use::Moved(direction))?;
         check_buffer(operation, origin, here.span, here.size)?;
         let pieces = [&*near, &*far];
         // SAFETY: the caller's promise.
-        unsafe { on.transfer_pieces(way, origin, &spot, pieces) }
+        unsafe { on.transfer_pieces(direction, origin, &spot, pieces) }
     }
 }
 
@@ -96,7 +96,7 @@ impl OnTarget<'_> {
     #[inline]
     pub(super) unsafe fn transfer_pieces(
         self,
-        way: Way,
+        direction: Direction,
         origin: *mut u8,
         spot: &Spot<'_>,
         pieces: [&Piece; 2],
@@ -104,14 +104,14 @@ impl OnTarget<'_> {
         let place = match spot {
             Spot::Mapped { there, .. } => {
                 // SAFETY: `origin` is the caller's promise; the target's layout is mapped there.
-                unsafe { copy_layouts(way, origin, *there, pieces) };
+                unsafe { copy_layouts(direction, origin, *there, pieces) };
                 self.target.set_dirty();
                 return Ok(Ticket::DONE);
             }
             Spot::Device(place) => place,
             // SAFETY: the caller's promise.
             &Spot::Apart(disp) => unsafe {
-                return self.transfer_apart(way, origin, disp, pieces);
+                return self.transfer_apart(direction, origin, disp, pieces);
             },
         };
         let (endpoint, at) = (&*place.route.endpoint, place.at);
@@ -120,10 +120,10 @@ impl OnTarget<'_> {
                 let len = near.min(far) as usize;
                 let (here, at) = (placed(origin, pieces[0].at), at.moved(pieces[1].at));
                 // SAFETY: the caller's promise.
-                unsafe { way.post(endpoint, here, len, at) }.map_err(Error::from)
+                unsafe { endpoint.transfer(direction, here, len, at) }.map_err(Error::from)
             }
             // SAFETY: the caller's promise.
-            _ => unsafe { self.post_strips(way, origin, place, pieces) },
+            _ => unsafe { self.post_strips(direction, origin, place, pieces) },
         };
         let ticket = posted.map_err(|error| self.failed(error))?;
         self.note_posted(ticket);
@@ -135,13 +135,14 @@ impl OnTarget<'_> {
     #[inline(never)]
     unsafe fn post_strips(
         self,
-        way: Way,
+        direction: Direction,
         origin: *mut u8,
         place: &Place<'_>,
         pieces: [&Piece; 2],
     ) -> Result<Ticket> {
         let (endpoint, at) = (&*place.route.endpoint, place.at);
-        let mut poster = Poster::new(endpoint, self.window.context().patience(), way, at.rkey);
+        let patience = self.window.context().patience();
+        let mut poster = Poster::new(endpoint, patience, direction, at.rkey);
         let mut strips = Together::new(pieces);
         let (first, second) = (strips.next(), strips.next());
         let is_one = second.is_none();
@@ -173,12 +174,17 @@ fn blocks_of(strip: &Strip<2>, origin: *mut u8, at: RemoteAddress) -> StridedBlo
 
 /// # Safety
 /// The layouts are inside memory that is valid for copying from one to the other.
-unsafe fn copy_layouts(way: Way, origin: *mut u8, there: *mut u8, layouts: [&Piece; 2]) {
+unsafe fn copy_layouts(
+    direction: Direction,
+    origin: *mut u8,
+    there: *mut u8,
+    layouts: [&Piece; 2],
+) {
     let runs = layouts.map(Piece::as_run);
     if let [Some(near), Some(far)] = runs {
         let (here, there) = (placed(origin, layouts[0].at), placed(there, layouts[1].at));
         // SAFETY: the caller's promise.
-        unsafe { way.copy(there, here, near.min(far) as usize) };
+        unsafe { direction.copy(here, there, near.min(far) as usize) };
         return;
     }
     // SAFETY: the caller's promise, of parts of the layouts.
@@ -186,20 +192,22 @@ unsafe fn copy_layouts(way: Way, origin: *mut u8, there: *mut u8, layouts: [&Pie
         match (runs, layouts.map(Piece::as_list)) {
             ([Some(len), _], [_, Some((at, list))]) => {
                 let (here, there) = (placed(origin, layouts[0].at), placed(there, at));
-                let one = |here, there, len| way.copy(there, here, len);
-                let many =
-                    |here, rest: &Piece, part: &Piece| copy_strips(way, here, there, [rest, part]);
+                let one = |here, there, len| direction.copy(here, there, len);
+                let many = |here, rest: &Piece, part: &Piece| {
+                    copy_strips(direction, here, there, [rest, part])
+                };
                 copy_list((here, len), (there, list), one, many);
             }
             ([_, Some(len)], [Some((at, list)), _]) => {
                 let (here, there) = (placed(origin, at), placed(there, layouts[1].at));
-                let one = |there, here, len| way.copy(there, here, len);
-                let many =
-                    |there, rest: &Piece, part: &Piece| copy_strips(way, here, there, [part, rest]);
+                let one = |there, here, len| direction.copy(here, there, len);
+                let many = |there, rest: &Piece, part: &Piece| {
+                    copy_strips(direction, here, there, [part, rest])
+                };
                 copy_list((there, len), (here, list), one, many);
             }
             _ => {
-                copy_strips(way, origin, there, layouts);
+                copy_strips(direction, origin, there, layouts);
             }
         }
     }
@@ -234,11 +242,16 @@ fn copy_list(
 /// # Safety
 /// As for [`copy_layouts`].
 #[inline(never)]
-unsafe fn copy_strips(way: Way, origin: *mut u8, there: *mut u8, layouts: [&Piece; 2]) -> u64 {
+unsafe fn copy_strips(
+    direction: Direction,
+    origin: *mut u8,
+    there: *mut u8,
+    layouts: [&Piece; 2],
+) -> u64 {
     let mut copied = 0;
     for strip in Together::new(layouts) {
         // SAFETY: the caller's promise.
-        unsafe { copy_strip(way, origin, there, &strip) };
+        unsafe { copy_strip(direction, origin, there, &strip) };
         copied += strip.bytes();
     }
     copied
@@ -247,11 +260,11 @@ unsafe fn copy_strips(way: Way, origin: *mut u8, there: *mut u8, layouts: [&Piec
 /// # Safety
 /// As for [`copy_layouts`], of a strip of them.
 #[inline]
-unsafe fn copy_strip(way: Way, origin: *mut u8, there: *mut u8, strip: &Strip<2>) {
+unsafe fn copy_strip(direction: Direction, origin: *mut u8, there: *mut u8, strip: &Strip<2>) {
     let (here, there) = (placed(origin, strip.at[0]), placed(there, strip.at[1]));
     if strip.count == 1 {
         // SAFETY: the caller's promise.
-        return unsafe { way.copy(there, here, strip.len as usize) };
+        return unsafe { direction.copy(here, there, strip.len as usize) };
     }
     let [here_stride, there_stride] = strip.stride.map(|stride| stride as isize);
     let rows = |to_stride, from_stride| Rows {
@@ -262,9 +275,9 @@ unsafe fn copy_strip(way: Way, origin: *mut u8, there: *mut u8, strip: &Strip<2>
     };
     // SAFETY: the caller's promise.
     unsafe {
-        match way {
-            Way::Put => copy_rows(there, here, rows(there_stride, here_stride)),
-            Way::Get => copy_rows(here, there, rows(here_stride, there_stride)),
+        match direction {
+            Direction::Write => copy_rows(there, here, rows(there_stride, here_stride)),
+            Direction::Read => copy_rows(here, there, rows(here_stride, there_stride)),
         }
     }
 }

@@ -11,7 +11,8 @@ pub use crate::sync::{
     lock_at_once as lock, unlock_all_at_once as unlock_all, unlock_at_once as unlock,
 };
 
-use crate::access::Way;
+use rdma_sys_shim::Direction;
+
 use crate::window::Window;
 
 /// One-sided. The bytes of a put of `len` bytes that is only a copy: [`InPlace::put`] makes it, and that is all of
@@ -19,7 +20,7 @@ use crate::window::Window;
 #[inline(always)]
 #[must_use]
 pub fn to_put(window: &Window, len: usize, target: u32, disp: u64) -> Option<InPlace<'_>> {
-    window.in_place(Way::Put, len, target, disp)
+    window.in_place(Direction::Write, len, target, disp)
 }
 
 /// One-sided. The bytes of a get of `len` bytes that is only a copy: [`InPlace::get`] makes it, and that is all of
@@ -27,5 +28,5 @@ pub fn to_put(window: &Window, len: usize, target: u32, disp: u64) -> Option<InP
 #[inline(always)]
 #[must_use]
 pub fn to_get(window: &Window, len: usize, target: u32, disp: u64) -> Option<InPlace<'_>> {
-    window.in_place(Way::Get, len, target, disp)
+    window.in_place(Direction::Read, len, target, disp)
 }

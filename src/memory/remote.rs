@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use rdma_sys_shim::memory::{before_flag, copy, full_fence};
-use rdma_sys_shim::{Endpoint, Mapping, RemoteAddress, RemoteRegion, Ticket, Update, Width};
+use rdma_sys_shim::{
+    Direction, Endpoint, Fetch, Mapping, RemoteAddress, RemoteRegion, Ticket, Update, Width,
+};
 
 use super::displacement::Offset;
 use super::reach::Reach;
@@ -90,8 +92,8 @@ impl RemoteMemory {
         if here.is_null() {
             // SAFETY: the slice is readable, and the operation has done with it before it ends.
             let ticket = unsafe {
-                self.endpoint
-                    .write(bytes.as_ptr(), bytes.len(), self.region.at(offset))?
+                let (from, at) = (bytes.as_ptr().cast_mut(), self.region.at(offset));
+                (self.endpoint).transfer(Direction::Write, from, bytes.len(), at)?
             };
             return self.patience.release(&*self.endpoint, ticket);
         }
@@ -174,7 +176,8 @@ impl RemoteMemory {
 
     fn read_at(&self, at: RemoteAddress, to: &mut [u8]) -> Result<()> {
         // SAFETY: a unique slice that outlives the operation, which is waited for.
-        let ticket = unsafe { self.endpoint.read(to.as_mut_ptr(), to.len(), at)? };
+        let ticket =
+            unsafe { (self.endpoint).transfer(Direction::Read, to.as_mut_ptr(), to.len(), at)? };
         self.complete(ticket)
     }
 
@@ -368,55 +371,45 @@ impl RemoteWord {
     }
 
     #[cold]
-    fn fetch_add_by_device(&self, add: u64) -> Result<u64> {
+    fn fetch_by_device(&self, fetch: Fetch) -> Result<u64> {
         let mut old = 0;
         // SAFETY: a local that outlives the operation, which is waited for.
-        let ticket = unsafe { self.begin_fetch_add(add, &raw mut old)? };
+        let ticket = unsafe { self.begin_fetch(fetch, &raw mut old)? };
         self.complete(ticket)?;
         Ok(old)
     }
 
-    /// Begins to add through the device; [`RemoteWord::complete`] waits for the end. It may wait in this process until
-    /// then, or until [`RemoteWord::send`].
+    /// Begins an atomic of the device; [`RemoteWord::complete`] waits for the end. It may wait in this process until then, or
+    /// until [`RemoteWord::send`].
     ///
     /// # Safety
     /// `old` is writable, and nobody else touches it, until the operation is complete.
-    pub(crate) unsafe fn begin_fetch_add(&self, add: u64, old: *mut u64) -> Result<Ticket> {
+    pub(crate) unsafe fn begin_fetch(&self, fetch: Fetch, old: *mut u64) -> Result<Ticket> {
         behind_stores();
         let endpoint = &self.memory.endpoint;
         // SAFETY: the caller's promise.
-        Ok(unsafe { endpoint.fetch_add(self.address, Width::W8, add, old)? })
+        Ok(unsafe { endpoint.fetch(self.address, Width::W8, fetch, old)? })
     }
 
-    #[cold]
-    fn compare_swap_by_device(&self, expect: u64, new: u64) -> Result<u64> {
-        let mut old = 0;
-        // SAFETY: a local that outlives the operation, which is waited for.
-        let ticket = unsafe { self.begin_compare_swap(expect, new, &raw mut old)? };
-        self.complete(ticket)?;
-        Ok(old)
-    }
-
-    /// Begins a compare-and-swap; as [`RemoteWord::begin_fetch_add`].
+    /// As [`RemoteWord::begin_fetch`], a compare-and-swap, which is complete at once where the word is mapped.
     ///
     /// # Safety
-    /// `old` is writable, and nobody else touches it, until the operation is complete.
+    /// As for [`RemoteWord::begin_fetch`].
     pub(crate) unsafe fn begin_compare_swap(
         &self,
         expect: u64,
         new: u64,
         old: *mut u64,
     ) -> Result<Ticket> {
-        if self.atomic().is_some() {
-            let found = self.compare_swap(expect, new)?;
-            // SAFETY: the caller's promise.
-            unsafe { old.write(found) };
-            return Ok(Ticket::DONE);
+        match self.atomic() {
+            Some(word) => {
+                // SAFETY: the caller's promise.
+                unsafe { old.write(word.replace_if(expect, new)) };
+                Ok(Ticket::DONE)
+            }
+            // SAFETY: as above.
+            None => unsafe { self.begin_fetch(Fetch::CompareSwap { expect, new }, old) },
         }
-        behind_stores();
-        let endpoint = &self.memory.endpoint;
-        // SAFETY: the caller's promise.
-        Ok(unsafe { endpoint.compare_swap(self.address, Width::W8, expect, new, old)? })
     }
 
     /// Has an operation on the word go, and every earlier one on the same peer, without waiting for its end.
@@ -442,7 +435,7 @@ impl LockWord for RemoteWord {
     fn fetch_add(&self, add: u64) -> Result<u64> {
         match self.atomic() {
             Some(word) => Ok(word.add(add)),
-            None => self.fetch_add_by_device(add),
+            None => self.fetch_by_device(Fetch::Add(add)),
         }
     }
 
@@ -450,7 +443,7 @@ impl LockWord for RemoteWord {
     fn compare_swap(&self, expect: u64, new: u64) -> Result<u64> {
         match self.atomic() {
             Some(word) => Ok(word.replace_if(expect, new)),
-            None => self.compare_swap_by_device(expect, new),
+            None => self.fetch_by_device(Fetch::CompareSwap { expect, new }),
         }
     }
 }

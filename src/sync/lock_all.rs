@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{Ordering, fence};
 
+use rdma_sys_shim::Fetch;
 use rdma_sys_shim::memory::full_fence;
 
 use super::lock::{give_back, known_word};
@@ -183,7 +184,7 @@ impl Window {
         for (on, route, old) in &mut entered {
             self.epochs.release(on.epoch());
             // SAFETY: `entered` keeps the word until every operation is waited for below.
-            match unsafe { route.lock.begin_fetch_add(lock_word::SHARED_RELEASE, old) } {
+            match unsafe { (route.lock).begin_fetch(Fetch::Add(lock_word::SHARED_RELEASE), old) } {
                 Ok(ticket) => {
                     route.lock.send(ticket);
                     posted.push((*on, *route, on.target.posted.last(), ticket));

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use super::order::{Order, Which};
 use crate::device::batch::{BatchError, StridedBlocks, TransferBatch};
 use crate::{
-    Endpoint, LIVENESS_INTERVAL, Liveness, Mapping, RemoteAddress, RemoteRegion, Result, Ticket,
-    Update, Via, Width,
+    Direction, Endpoint, Fetch, LIVENESS_INTERVAL, Liveness, Mapping, RemoteAddress, RemoteRegion,
+    Result, Ticket, Update, Via, Width,
 };
 
 /// A wait spins so often, gives the processor to others for so long, and then sleeps for so long at a time.
@@ -123,7 +123,7 @@ impl AgentAtomicsEndpoint {
             }
             let (to, len) = (self.unused.0.cast(), size_of::<u64>());
             // SAFETY: no other trailing read is under way, and `drop` gives the bytes back only where none is.
-            let posted = unsafe { self.data.read(to, len, self.trailing)? };
+            let posted = unsafe { (self.data).transfer(Direction::Read, to, len, self.trailing)? };
             order.has_posted_trailing_read(posted);
         }
     }
@@ -183,77 +183,54 @@ impl Drop for AgentAtomicsEndpoint {
 }
 
 impl Endpoint for AgentAtomicsEndpoint {
-    unsafe fn write(&self, from: *const u8, len: usize, to: RemoteAddress) -> Result<Ticket> {
+    unsafe fn transfer(
+        &self,
+        direction: Direction,
+        local: *mut u8,
+        len: usize,
+        at: RemoteAddress,
+    ) -> Result<Ticket> {
+        let writes = direction == Direction::Write;
         // SAFETY: the caller's promise.
-        self.post(Which::Data, true, |data| unsafe {
-            data.write(from, len, to)
+        self.post(Which::Data, writes, |data| unsafe {
+            data.transfer(direction, local, len, at)
         })
     }
 
-    unsafe fn read(&self, to: *mut u8, len: usize, from: RemoteAddress) -> Result<Ticket> {
+    unsafe fn transfer_batch(
+        &self,
+        direction: Direction,
+        batch: &TransferBatch<'_>,
+    ) -> std::result::Result<Ticket, BatchError> {
+        let writes = direction == Direction::Write;
         // SAFETY: the caller's promise.
-        self.post(Which::Data, false, |data| unsafe {
-            data.read(to, len, from)
+        self.post_batch(Which::Data, writes, |data| unsafe {
+            data.transfer_batch(direction, batch)
         })
     }
 
-    unsafe fn write_batch(
+    unsafe fn transfer_blocks(
         &self,
-        batch: &TransferBatch<'_>,
-    ) -> std::result::Result<Ticket, BatchError> {
-        // SAFETY: the caller's promise.
-        self.post_batch(Which::Data, true, |data| unsafe { data.write_batch(batch) })
-    }
-
-    unsafe fn read_batch(
-        &self,
-        batch: &TransferBatch<'_>,
-    ) -> std::result::Result<Ticket, BatchError> {
-        // SAFETY: the caller's promise.
-        self.post_batch(Which::Data, false, |data| unsafe { data.read_batch(batch) })
-    }
-
-    unsafe fn write_blocks(
-        &self,
+        direction: Direction,
         blocks: StridedBlocks,
     ) -> std::result::Result<Ticket, BatchError> {
+        let writes = direction == Direction::Write;
         // SAFETY: the caller's promise.
-        self.post_batch(Which::Data, true, |data| unsafe {
-            data.write_blocks(blocks)
+        self.post_batch(Which::Data, writes, |data| unsafe {
+            data.transfer_blocks(direction, blocks)
         })
     }
 
-    unsafe fn read_blocks(&self, blocks: StridedBlocks) -> std::result::Result<Ticket, BatchError> {
-        // SAFETY: the caller's promise.
-        self.post_batch(Which::Data, false, |data| unsafe {
-            data.read_blocks(blocks)
-        })
-    }
-
-    unsafe fn fetch_add(
+    unsafe fn fetch(
         &self,
         at: RemoteAddress,
         width: Width,
-        add: u64,
+        fetch: Fetch,
         old: *mut u64,
     ) -> Result<Ticket> {
         // SAFETY: the caller's promise.
         self.post(Which::Atomics, false, |atomics| unsafe {
-            atomics.fetch_add(at, width, add, old)
-        })
-    }
-
-    unsafe fn compare_swap(
-        &self,
-        at: RemoteAddress,
-        width: Width,
-        expect: u64,
-        new: u64,
-        old: *mut u64,
-    ) -> Result<Ticket> {
-        // SAFETY: the caller's promise.
-        self.post(Which::Atomics, false, |atomics| unsafe {
-            atomics.compare_swap(at, width, expect, new, old)
+            atomics.fetch(at, width, fetch, old)
         })
     }
 
@@ -340,10 +317,6 @@ impl Endpoint for AgentAtomicsEndpoint {
         self.atomics.host()
     }
 
-    fn has_atomics(&self, region: &RemoteRegion) -> bool {
-        self.atomics.has_atomics(region)
-    }
-
     fn via(&self, atomics: bool) -> Via {
         match atomics {
             true => self.atomics.via(true),
@@ -353,10 +326,6 @@ impl Endpoint for AgentAtomicsEndpoint {
 
     fn map(&self, region: &RemoteRegion) -> Result<Option<Mapping>> {
         self.data.map(region)
-    }
-
-    fn map_or_fail(&self, region: &RemoteRegion) -> Result<Option<Mapping>> {
-        self.data.map_or_fail(region)
     }
 
     /// A process that closes its device says so over both. It may be gone before the second one has heard of it.

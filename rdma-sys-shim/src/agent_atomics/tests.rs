@@ -11,8 +11,9 @@ use crate::provider::{JobSecret, Surroundings};
 use crate::tcp::Tcp;
 use crate::testkit::{self, Peers, alone, fetch_add, finish, memory};
 use crate::{
-    Access, Capabilities, Device, DeviceInfo, Endpoint, Error, Liveness, LocalRegion, Mapping,
-    Provider, Registry, RemoteAddress, RemoteRegion, Result, Ticket, Update, Width,
+    Access, Capabilities, Device, DeviceInfo, Direction, Endpoint, Error, Fetch, Liveness,
+    LocalRegion, Mapping, Provider, Registry, RemoteAddress, RemoteRegion, Result, Ticket, Update,
+    Width,
 };
 
 const NAME: &str = "late-writes";
@@ -66,46 +67,40 @@ impl Device for LateWrites {
 }
 
 impl Endpoint for LateEndpoint {
-    unsafe fn write(&self, from: *const u8, len: usize, to: RemoteAddress) -> Result<Ticket> {
+    unsafe fn transfer(
+        &self,
+        direction: Direction,
+        local: *mut u8,
+        len: usize,
+        at: RemoteAddress,
+    ) -> Result<Ticket> {
         let mut queue = self.queue.lock().unwrap();
         queue.failure.clone().map_or(Ok(()), Err)?;
-        // SAFETY: the caller's promise.
-        let bytes = unsafe { std::slice::from_raw_parts(from, len) };
-        queue.late.push((to, bytes.to_vec()));
         queue.posted += 1;
-        Ok(Ticket(queue.posted))
-    }
-
-    unsafe fn read(&self, to: *mut u8, len: usize, from: RemoteAddress) -> Result<Ticket> {
-        let mut queue = self.queue.lock().unwrap();
-        queue.failure.clone().map_or(Ok(()), Err)?;
+        let ticket = Ticket(queue.posted);
+        if direction == Direction::Write {
+            // SAFETY: the caller's promise.
+            let bytes = unsafe { std::slice::from_raw_parts(local, len) };
+            queue.late.push((at, bytes.to_vec()));
+            return Ok(ticket);
+        }
         // The last first: writes may overtake each other.
         while let Some((to, bytes)) = queue.late.pop() {
+            let (from, len) = (bytes.as_ptr().cast_mut(), bytes.len());
             // SAFETY: the bytes are there until the device has taken them, which it does in the call.
-            let written = unsafe { self.device.write(bytes.as_ptr(), bytes.len(), to) };
+            let written = unsafe { (self.device).transfer(Direction::Write, from, len, to) };
             if let Err(error) = written {
                 queue.failure = Some(error.clone());
                 return Err(error);
             }
         }
         // SAFETY: the caller's promise.
-        assert_eq!(unsafe { self.device.read(to, len, from)? }, Ticket::DONE);
-        queue.posted += 1;
-        Ok(Ticket(queue.posted))
+        let read = unsafe { self.device.transfer(direction, local, len, at)? };
+        assert_eq!(read, Ticket::DONE);
+        Ok(ticket)
     }
 
-    unsafe fn fetch_add(&self, _: RemoteAddress, _: Width, _: u64, _: *mut u64) -> Result<Ticket> {
-        unreachable!("atomics are the agent's")
-    }
-
-    unsafe fn compare_swap(
-        &self,
-        _: RemoteAddress,
-        _: Width,
-        _: u64,
-        _: u64,
-        _: *mut u64,
-    ) -> Result<Ticket> {
+    unsafe fn fetch(&self, _: RemoteAddress, _: Width, _: Fetch, _: *mut u64) -> Result<Ticket> {
         unreachable!("atomics are the agent's")
     }
 
@@ -122,10 +117,6 @@ impl Endpoint for LateEndpoint {
 
     fn store(&self, _: RemoteAddress, _: u64, _: u64) -> Result<Ticket> {
         unreachable!("stores are the agent's")
-    }
-
-    fn released(&self, ticket: Ticket) -> Result<bool> {
-        self.completed(ticket)
     }
 
     fn completed(&self, ticket: Ticket) -> Result<bool> {
@@ -177,8 +168,9 @@ fn the_contract_of_every_device_is_kept() {
 
 /// Posts a write of one word.
 fn post(way: &dyn Endpoint, value: &u64, to: RemoteAddress) -> Result<Ticket> {
+    let from = std::ptr::from_ref(value).cast_mut().cast();
     // SAFETY: the tests keep the value until the write is complete or has failed.
-    unsafe { way.write(std::ptr::from_ref(value).cast(), 8, to) }
+    unsafe { way.transfer(Direction::Write, from, 8, to) }
 }
 
 #[test]
@@ -214,7 +206,7 @@ fn a_refused_atomic_is_the_failure_of_what_follows() {
     let before = post(&*way, &one, region.remote().at(0)).unwrap();
     let outside = region.remote().at(1 << 40);
     // SAFETY: a local that outlives the operation, which fails below.
-    let bad = unsafe { way.fetch_add(outside, Width::W8, 1, &raw mut old) }.unwrap();
+    let bad = unsafe { way.fetch(outside, Width::W8, Fetch::Add(1), &raw mut old) }.unwrap();
     assert!(way.completed(before).unwrap(), "it was complete before");
     assert_eq!(memory(&region)[..8], 1_u64.to_ne_bytes());
     let error = finish(&*way, Ok(bad)).unwrap_err();
@@ -303,26 +295,17 @@ impl Told {
 }
 
 impl Endpoint for Told {
-    unsafe fn write(&self, _: *const u8, _: usize, _: RemoteAddress) -> Result<Ticket> {
-        self.answer()
-    }
-
-    unsafe fn read(&self, _: *mut u8, _: usize, _: RemoteAddress) -> Result<Ticket> {
-        self.answer()
-    }
-
-    unsafe fn fetch_add(&self, _: RemoteAddress, _: Width, _: u64, _: *mut u64) -> Result<Ticket> {
-        self.answer()
-    }
-
-    unsafe fn compare_swap(
+    unsafe fn transfer(
         &self,
+        _: Direction,
+        _: *mut u8,
+        _: usize,
         _: RemoteAddress,
-        _: Width,
-        _: u64,
-        _: u64,
-        _: *mut u64,
     ) -> Result<Ticket> {
+        self.answer()
+    }
+
+    unsafe fn fetch(&self, _: RemoteAddress, _: Width, _: Fetch, _: *mut u64) -> Result<Ticket> {
         self.answer()
     }
 
@@ -341,10 +324,6 @@ impl Endpoint for Told {
         self.answer()
     }
 
-    fn released(&self, ticket: Ticket) -> Result<bool> {
-        self.completed(ticket)
-    }
-
     fn completed(&self, _: Ticket) -> Result<bool> {
         Ok(self.is_complete.load(Ordering::Relaxed))
     }
@@ -354,10 +333,6 @@ impl Endpoint for Told {
             true => Err(Error::PeerGone { pid: 1 }),
             false => Ok(()),
         }
-    }
-
-    fn map(&self, _: &RemoteRegion) -> Result<Option<Mapping>> {
-        Ok(None)
     }
 
     fn liveness(&self) -> Liveness {
@@ -375,8 +350,8 @@ fn the_failure_of_the_other_device_is_told_once_nothing_is_under_way() {
         // SAFETY: these connections do nothing.
         let posted = unsafe {
             match fails {
-                Which::Data => endpoint.fetch_add(at, Width::W8, 1, &raw mut old),
-                Which::Atomics => endpoint.read((&raw mut old).cast(), 8, at),
+                Which::Data => endpoint.fetch(at, Width::W8, Fetch::Add(1), &raw mut old),
+                Which::Atomics => endpoint.transfer(Direction::Read, (&raw mut old).cast(), 8, at),
             }
         };
         both[fails as usize]

@@ -6,6 +6,7 @@
 //! atomic. A race then leaves unspecified bytes in the destination, and nothing worse.
 
 mod buffer;
+mod direction;
 mod numbers;
 #[cfg(any(not(target_arch = "x86_64"), test))]
 #[cfg_attr(test, allow(dead_code, reason = "for processors without their own"))]
@@ -17,6 +18,7 @@ mod testkit;
 mod x86_64;
 
 pub use buffer::Buffer;
+pub use direction::Direction;
 pub use numbers::Number;
 #[cfg(feature = "testkit")]
 pub use testkit::{StoreHooks, copy_unseen, set_store_hooks};

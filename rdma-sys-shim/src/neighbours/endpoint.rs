@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use crate::device::batch::{BatchError, StridedBlocks, TransferBatch};
 use crate::soft::SoftEndpoint;
 use crate::{
-    Device, Endpoint, Liveness, Mapping, RemoteAddress, RemoteRegion, Result, Sums, Ticket, Update,
-    Via, Width,
+    Device, Direction, Endpoint, Fetch, Liveness, Mapping, RemoteAddress, RemoteRegion, Result,
+    Sums, Ticket, Update, Via, Width,
 };
 
 pub(super) struct MappingEndpoint {
@@ -81,66 +81,44 @@ impl Endpoint for MappingEndpoint {
         Ok(Some(self.for_data(mapped.ok_or_else(gone)?)))
     }
 
-    unsafe fn write(&self, from: *const u8, len: usize, to: RemoteAddress) -> Result<Ticket> {
-        // SAFETY: the caller's promise.
-        unsafe { self.by_device()?.write(from, len, to) }
-    }
-
-    unsafe fn read(&self, to: *mut u8, len: usize, from: RemoteAddress) -> Result<Ticket> {
-        // SAFETY: the caller's promise.
-        unsafe { self.by_device()?.read(to, len, from) }
-    }
-
-    unsafe fn write_batch(
+    unsafe fn transfer(
         &self,
+        direction: Direction,
+        local: *mut u8,
+        len: usize,
+        at: RemoteAddress,
+    ) -> Result<Ticket> {
+        // SAFETY: the caller's promise.
+        unsafe { self.by_device()?.transfer(direction, local, len, at) }
+    }
+
+    unsafe fn transfer_batch(
+        &self,
+        direction: Direction,
         batch: &TransferBatch<'_>,
     ) -> std::result::Result<Ticket, BatchError> {
         // SAFETY: the caller's promise.
-        unsafe { self.by_device()?.write_batch(batch) }
+        unsafe { self.by_device()?.transfer_batch(direction, batch) }
     }
 
-    unsafe fn read_batch(
+    unsafe fn transfer_blocks(
         &self,
-        batch: &TransferBatch<'_>,
-    ) -> std::result::Result<Ticket, BatchError> {
-        // SAFETY: the caller's promise.
-        unsafe { self.by_device()?.read_batch(batch) }
-    }
-
-    unsafe fn write_blocks(
-        &self,
+        direction: Direction,
         blocks: StridedBlocks,
     ) -> std::result::Result<Ticket, BatchError> {
         // SAFETY: the caller's promise.
-        unsafe { self.by_device()?.write_blocks(blocks) }
+        unsafe { self.by_device()?.transfer_blocks(direction, blocks) }
     }
 
-    unsafe fn read_blocks(&self, blocks: StridedBlocks) -> std::result::Result<Ticket, BatchError> {
-        // SAFETY: the caller's promise.
-        unsafe { self.by_device()?.read_blocks(blocks) }
-    }
-
-    unsafe fn fetch_add(
+    unsafe fn fetch(
         &self,
         at: RemoteAddress,
         width: Width,
-        add: u64,
+        fetch: Fetch,
         old: *mut u64,
     ) -> Result<Ticket> {
         // SAFETY: the caller's promise.
-        unsafe { self.by_device()?.fetch_add(at, width, add, old) }
-    }
-
-    unsafe fn compare_swap(
-        &self,
-        at: RemoteAddress,
-        width: Width,
-        expect: u64,
-        new: u64,
-        old: *mut u64,
-    ) -> Result<Ticket> {
-        // SAFETY: the caller's promise.
-        unsafe { self.by_device()?.compare_swap(at, width, expect, new, old) }
+        unsafe { self.by_device()?.fetch(at, width, fetch, old) }
     }
 
     unsafe fn update_each(
@@ -195,11 +173,6 @@ impl Endpoint for MappingEndpoint {
 
     fn is_connected(&self) -> bool {
         self.connected.get().is_some()
-    }
-
-    fn has_atomics(&self, _region: &RemoteRegion) -> bool {
-        // A device whose atomics are its own has them in all memory.
-        true
     }
 
     fn sums(&self) -> Option<&dyn Sums> {

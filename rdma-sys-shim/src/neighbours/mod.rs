@@ -146,7 +146,8 @@ impl Device for WithNeighbours {
 mod tests {
     use super::*;
     use crate::{
-        DeviceInfo, Error, Liveness, Provider, Registry, RemoteRegion, Surroundings, testkit,
+        DeviceInfo, Direction, Error, Liveness, Provider, Registry, RemoteRegion, Surroundings,
+        testkit,
     };
 
     fn over_soft(setting: Setting) -> WithNeighbours {
@@ -188,13 +189,15 @@ mod tests {
             let mapping = endpoint.map(&region.remote()).unwrap().unwrap();
             assert_eq!(mapping.len(), len as u64);
             assert!(!mapping.has_atomics(), "those are the device's");
-            let (from, mut seen) = (7_u64, 0_u64);
+            let (mut from, mut seen) = (7_u64, 0_u64);
             // SAFETY: locals, and eight bytes of memory that is this test's alone.
             unsafe {
-                (endpoint.write((&raw const from).cast(), 8, region.remote().at(64))).unwrap();
+                let from = (&raw mut from).cast();
+                let at = |offset| region.remote().at(offset);
+                (endpoint.transfer(Direction::Write, from, 8, at(64))).unwrap();
                 assert_eq!(mapping.base().add(64).cast::<u64>().read(), 7);
                 mapping.base().add(72).cast::<u64>().write(8);
-                (endpoint.read((&raw mut seen).cast(), 8, region.remote().at(72))).unwrap();
+                (endpoint.transfer(Direction::Read, (&raw mut seen).cast(), 8, at(72))).unwrap();
             }
             assert_eq!(seen, 8);
             let gone = region.remote();

@@ -6,10 +6,10 @@ use std::io;
 use super::peer::PeerProcess;
 use super::request::{self, Operation};
 use super::select::{self, Course};
-use crate::cross_memory::{self, Direction, MOST_PARTS, Stopped, part};
+use crate::cross_memory::{self, MOST_PARTS, Stopped, part};
 use crate::device::batch::StridedBlocks;
 use crate::memory::{Buffer, copy, copy_part};
-use crate::{Error, RemoteAddress, Result};
+use crate::{Direction, Error, RemoteAddress, Result};
 
 /// What helps where only the origin finds that the kernel forbids it.
 const FORBIDDEN: &str = "the kernel forbids cross-memory attach, which the target does not expect; start all ranks with \
@@ -21,20 +21,16 @@ const FORBIDDEN: &str = "the kernel forbids cross-memory attach, which the targe
 /// The parts are readable (for a write) or writable (for a read).
 pub(super) unsafe fn transfer(
     peer: &PeerProcess,
-    operation: Operation,
+    direction: Direction,
     parts: impl Iterator<Item = StridedBlocks> + Clone,
 ) -> Result<()> {
-    let direction = match operation {
-        Operation::Write => Direction::Write,
-        _ => Direction::Read,
-    };
     let mut first = parts.clone();
     // SAFETY: the caller's promise.
     unsafe {
         match (first.next(), first.next()) {
             (Some(run), None) if run.count == 1 => transfer_run(peer, direction, run)
-                .map_err(|stopped| error(peer, stopped, operation, run.at, run.len)),
-            _ => transfer_lists(peer, operation, direction, parts),
+                .map_err(|stopped| error(peer, stopped, direction, run.at, run.len)),
+            _ => transfer_lists(peer, direction, parts),
         }
     }
 }
@@ -95,7 +91,6 @@ unsafe fn transfer_part(
 /// As for [`transfer`].
 unsafe fn transfer_lists(
     peer: &PeerProcess,
-    operation: Operation,
     direction: Direction,
     parts: impl Iterator<Item = StridedBlocks>,
 ) -> Result<()> {
@@ -110,7 +105,7 @@ unsafe fn transfer_lists(
         local.clear();
         remote.clear();
         let at = RemoteAddress { address, rkey: 0 };
-        moved.map_err(|stopped| error(peer, stopped, operation, at, len))
+        moved.map_err(|stopped| error(peer, stopped, direction, at, len))
     };
     for (piece, at) in parts.flat_map(StridedBlocks::each) {
         if local.len() == MOST_PARTS {
@@ -131,10 +126,11 @@ unsafe fn transfer_lists(
 fn error(
     peer: &PeerProcess,
     stopped: Stopped,
-    operation: Operation,
+    direction: Direction,
     at: RemoteAddress,
     len: usize,
 ) -> Error {
+    let operation = Operation::from(direction);
     match stopped {
         Stopped::Gone => peer.gone(),
         Stopped::Fault => peer.refusal(operation.name(), at, len as u64, request::TAKEN_AWAY),

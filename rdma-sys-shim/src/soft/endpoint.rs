@@ -22,8 +22,8 @@ use crate::cross_memory::Stopped;
 use crate::device::batch::{BatchError, StridedBlocks, TransferBatch};
 use crate::memory::Rows;
 use crate::{
-    Access, Endpoint, Error, Liveness, Mapping, Number, RemoteAddress, RemoteRegion, Result, Sums,
-    Ticket, Update, Via, Width,
+    Access, Direction, Endpoint, Error, Fetch, Liveness, Mapping, Number, RemoteAddress,
+    RemoteRegion, Result, Sums, Ticket, Update, Via, Width,
 };
 
 pub(crate) struct SoftEndpoint {
@@ -107,18 +107,19 @@ impl SoftEndpoint {
     /// The parts are readable (for a write) or writable (for a read).
     unsafe fn transfer_list(
         &self,
-        operation: Operation,
+        direction: Direction,
         shape: Shape,
         len: usize,
         parts: impl Iterator<Item = StridedBlocks> + Clone,
     ) -> Result<Ticket> {
+        let operation = direction.into();
         self.check_parts(operation, parts.clone())?;
         let way = self.way(shape, len);
         if way != Way::Assist {
             // SAFETY: the caller's promise.
-            return unsafe { self.transfer_by(way, operation, parts) };
+            return unsafe { self.transfer_by(way, direction, parts) };
         }
-        let results = (operation == Operation::Read).then(|| parts.clone());
+        let results = (direction == Direction::Read).then(|| parts.clone());
         let there = (&*self.segment, &self.peer);
         // SAFETY: the caller's promise.
         let left = unsafe { self.assist.ask(there, operation, shape, parts, results)? };
@@ -129,7 +130,7 @@ impl SoftEndpoint {
         let left = left.into_iter();
         self.check_parts(operation, left.clone())?;
         // SAFETY: as above.
-        unsafe { self.transfer_by(Way::Kernel, operation, left) }
+        unsafe { self.transfer_by(Way::Kernel, direction, left) }
     }
 
     /// Moves parts that were checked by any way but assist.
@@ -139,15 +140,15 @@ impl SoftEndpoint {
     unsafe fn transfer_by(
         &self,
         way: Way,
-        operation: Operation,
+        direction: Direction,
         parts: impl Iterator<Item = StridedBlocks> + Clone,
     ) -> Result<Ticket> {
         // SAFETY: the caller's promise. What is our own is registered memory, as our own table says, and stays mapped while it is.
         unsafe {
             match way {
-                Way::Own => parts.for_each(|part| move_own(operation, part)),
-                Way::Agent => self.transfer_by_agent(operation, parts)?,
-                Way::Kernel | Way::Assist => attached::transfer(&self.peer, operation, parts)?,
+                Way::Own => parts.for_each(|part| move_own(direction, part)),
+                Way::Agent => self.transfer_by_agent(direction.into(), parts)?,
+                Way::Kernel | Way::Assist => attached::transfer(&self.peer, direction, parts)?,
             }
         }
         Ok(Ticket::DONE)
@@ -157,75 +158,6 @@ impl SoftEndpoint {
         select::way(self.path, len, || {
             self.options.assist && self.assist.poll(&self.segment, shape.parts())
         })
-    }
-
-    /// A write or a read of contiguous bytes.
-    ///
-    /// # Safety
-    /// `local` is readable (for a write) or writable (for a read) for `len` bytes.
-    unsafe fn transfer_run(
-        &self,
-        operation: Operation,
-        local: *mut u8,
-        len: usize,
-        at: RemoteAddress,
-    ) -> Result<Ticket> {
-        self.check(at, len as u64, operation)?;
-        let mut way = self.way(Shape::Run, len);
-        if way == Way::Assist {
-            let request = Request::of(operation, 0, at, 0, len);
-            let (send, receive) = operation.buffers(local);
-            let there = (&*self.segment, &self.peer);
-            // SAFETY: the caller's promise.
-            let is_done = unsafe {
-                self.assist
-                    .ask_for_one(there, request, Shape::Run, send, receive)?
-            };
-            if is_done {
-                return Ok(Ticket::DONE);
-            }
-            // The peer may have refused it: what was allowed above may have gone meanwhile.
-            self.check(at, len as u64, operation)?;
-            way = Way::Kernel;
-        }
-        let run = std::iter::once(StridedBlocks::run(local, len, at));
-        // SAFETY: the caller's promise.
-        unsafe { self.transfer_by(way, operation, run) }
-    }
-
-    /// # Safety
-    /// The pieces are readable (for a write) or writable (for a read).
-    unsafe fn transfer_batch(
-        &self,
-        operation: Operation,
-        batch: &TransferBatch<'_>,
-    ) -> Result<Ticket> {
-        let longest = batch.pieces.iter().map(|piece| piece.len).max();
-        let shape = Shape::List(batch.pieces.len());
-        let parts = batch.each();
-        let parts = parts.map(|(piece, at)| StridedBlocks::run(piece.base, piece.len, at));
-        // SAFETY: the caller's promise.
-        unsafe { self.transfer_list(operation, shape, longest.unwrap_or(0), parts) }
-    }
-
-    /// # Safety
-    /// The blocks are readable (for a write) or writable (for a read).
-    unsafe fn transfer_blocks(
-        &self,
-        operation: Operation,
-        blocks: StridedBlocks,
-    ) -> Result<Ticket> {
-        let blocks = match blocks.stride_there < 0 {
-            true => blocks.reversed(),
-            false => blocks,
-        };
-        // Where nobody looked for requests at first, somebody may for the blocks behind.
-        for some in blocks.chunks(StridedBlocks::OF_A_BATCH) {
-            let shape = Shape::List(some.count);
-            // SAFETY: the caller's promise.
-            unsafe { self.transfer_list(operation, shape, some.len, std::iter::once(some))? };
-        }
-        Ok(Ticket::DONE)
     }
 
     /// Has the agent move the parts of a transfer, short ones in lists.
@@ -340,18 +272,117 @@ impl SoftEndpoint {
         Ok(inside.then_some((mapping, there)))
     }
 
-    /// A fetch-and-add or a compare-and-swap of one word.
-    ///
-    /// # Safety
-    /// `old` is writable.
-    unsafe fn atomic(
+    fn misaligned(&self, operation: Operation, at: RemoteAddress, width: Width) -> Error {
+        let reason = "the word is not aligned to its size";
+        self.peer
+            .refusal(operation.name(), at, width.bytes() as u64, reason)
+    }
+
+    /// As [`Endpoint::map`], of a region that is known by its place alone: the process allocated it for another device, which
+    /// has another key for it. None if it is not of such memory.
+    pub(crate) fn map_by_place(&self, region: &RemoteRegion) -> Result<Option<Mapping>> {
+        match table::find(&self.segment, region.address, region.len) {
+            Some(rkey) => self.map(&RemoteRegion { rkey, ..*region }),
+            None => Ok(None),
+        }
+    }
+}
+
+/// Copies blocks of memory of this process.
+///
+/// # Safety
+/// The blocks are valid on both sides, and those that it goes to are writable.
+unsafe fn move_own(direction: Direction, part: StridedBlocks) {
+    let there = part.at.address as usize as *mut u8;
+    let stride_there = part.stride_there as isize;
+    let (to, to_stride, from, from_stride) = match direction {
+        Direction::Write => (there, stride_there, part.here, part.stride_here),
+        Direction::Read => (part.here, part.stride_here, there, stride_there),
+    };
+    let rows = Rows {
+        len: part.len,
+        count: part.count,
+        to_stride,
+        from_stride,
+    };
+    // SAFETY: the caller's promise.
+    unsafe { copy_blocks(to, from, rows) };
+}
+
+impl Endpoint for SoftEndpoint {
+    unsafe fn transfer(
         &self,
-        operation: Operation,
+        direction: Direction,
+        local: *mut u8,
+        len: usize,
+        at: RemoteAddress,
+    ) -> Result<Ticket> {
+        let operation = Operation::from(direction);
+        self.check(at, len as u64, operation)?;
+        let mut way = self.way(Shape::Run, len);
+        if way == Way::Assist {
+            let request = Request::of(operation, 0, at, 0, len);
+            let (send, receive) = operation.buffers(local);
+            let there = (&*self.segment, &self.peer);
+            // SAFETY: the caller's promise.
+            let is_done = unsafe {
+                self.assist
+                    .ask_for_one(there, request, Shape::Run, send, receive)?
+            };
+            if is_done {
+                return Ok(Ticket::DONE);
+            }
+            // The peer may have refused it: what was allowed above may have gone meanwhile.
+            self.check(at, len as u64, operation)?;
+            way = Way::Kernel;
+        }
+        let run = std::iter::once(StridedBlocks::run(local, len, at));
+        // SAFETY: the caller's promise.
+        unsafe { self.transfer_by(way, direction, run) }
+    }
+
+    unsafe fn transfer_batch(
+        &self,
+        direction: Direction,
+        batch: &TransferBatch<'_>,
+    ) -> std::result::Result<Ticket, BatchError> {
+        let longest = batch.pieces.iter().map(|piece| piece.len).max();
+        let shape = Shape::List(batch.pieces.len());
+        let parts = batch.each();
+        let parts = parts.map(|(piece, at)| StridedBlocks::run(piece.base, piece.len, at));
+        // SAFETY: the caller's promise.
+        unsafe { Ok(self.transfer_list(direction, shape, longest.unwrap_or(0), parts)?) }
+    }
+
+    unsafe fn transfer_blocks(
+        &self,
+        direction: Direction,
+        blocks: StridedBlocks,
+    ) -> std::result::Result<Ticket, BatchError> {
+        let blocks = match blocks.stride_there < 0 {
+            true => blocks.reversed(),
+            false => blocks,
+        };
+        // Where nobody looked for requests at first, somebody may for the blocks behind.
+        for some in blocks.chunks(StridedBlocks::OF_A_BATCH) {
+            let shape = Shape::List(some.count);
+            // SAFETY: the caller's promise.
+            unsafe { self.transfer_list(direction, shape, some.len, std::iter::once(some))? };
+        }
+        Ok(Ticket::DONE)
+    }
+
+    unsafe fn fetch(
+        &self,
         at: RemoteAddress,
         width: Width,
-        operands: [u64; 2],
+        fetch: Fetch,
         old: *mut u64,
     ) -> Result<Ticket> {
+        let (operation, operands) = match fetch {
+            Fetch::Add(add) => (Operation::FetchAdd, [add, 0]),
+            Fetch::CompareSwap { expect, new } => (Operation::CompareSwap, [expect, new]),
+        };
         let bytes = width.bytes();
         self.check(at, bytes as u64, operation)?;
         if !at.address.is_multiple_of(bytes as u64) {
@@ -374,106 +405,6 @@ impl SoftEndpoint {
         // SAFETY: `old` is the caller's promise.
         unsafe { old.write(found) };
         Ok(Ticket::DONE)
-    }
-
-    fn misaligned(&self, operation: Operation, at: RemoteAddress, width: Width) -> Error {
-        let reason = "the word is not aligned to its size";
-        self.peer
-            .refusal(operation.name(), at, width.bytes() as u64, reason)
-    }
-
-    /// As [`Endpoint::map`], of a region that is known by its place alone: the process allocated it for another device, which
-    /// has another key for it. None if it is not of such memory.
-    pub(crate) fn map_by_place(&self, region: &RemoteRegion) -> Result<Option<Mapping>> {
-        match table::find(&self.segment, region.address, region.len) {
-            Some(rkey) => self.map(&RemoteRegion { rkey, ..*region }),
-            None => Ok(None),
-        }
-    }
-}
-
-/// Copies blocks of memory of this process.
-///
-/// # Safety
-/// The blocks are valid on both sides, and written to where the operation writes.
-unsafe fn move_own(operation: Operation, part: StridedBlocks) {
-    let there = part.at.address as usize as *mut u8;
-    let stride_there = part.stride_there as isize;
-    let (to, to_stride, from, from_stride) = match operation {
-        Operation::Write => (there, stride_there, part.here, part.stride_here),
-        _ => (part.here, part.stride_here, there, stride_there),
-    };
-    let rows = Rows {
-        len: part.len,
-        count: part.count,
-        to_stride,
-        from_stride,
-    };
-    // SAFETY: the caller's promise.
-    unsafe { copy_blocks(to, from, rows) };
-}
-
-impl Endpoint for SoftEndpoint {
-    unsafe fn write(&self, from: *const u8, len: usize, to: RemoteAddress) -> Result<Ticket> {
-        // SAFETY: a write only reads `from`.
-        unsafe { self.transfer_run(Operation::Write, from.cast_mut(), len, to) }
-    }
-
-    unsafe fn read(&self, to: *mut u8, len: usize, from: RemoteAddress) -> Result<Ticket> {
-        // SAFETY: the caller's promise.
-        unsafe { self.transfer_run(Operation::Read, to, len, from) }
-    }
-
-    unsafe fn write_batch(
-        &self,
-        batch: &TransferBatch<'_>,
-    ) -> std::result::Result<Ticket, BatchError> {
-        // SAFETY: a write only reads the pieces.
-        unsafe { Ok(self.transfer_batch(Operation::Write, batch)?) }
-    }
-
-    unsafe fn read_batch(
-        &self,
-        batch: &TransferBatch<'_>,
-    ) -> std::result::Result<Ticket, BatchError> {
-        // SAFETY: the caller's promise.
-        unsafe { Ok(self.transfer_batch(Operation::Read, batch)?) }
-    }
-
-    unsafe fn write_blocks(
-        &self,
-        blocks: StridedBlocks,
-    ) -> std::result::Result<Ticket, BatchError> {
-        // SAFETY: a write only reads the blocks.
-        unsafe { Ok(self.transfer_blocks(Operation::Write, blocks)?) }
-    }
-
-    unsafe fn read_blocks(&self, blocks: StridedBlocks) -> std::result::Result<Ticket, BatchError> {
-        // SAFETY: the caller's promise.
-        unsafe { Ok(self.transfer_blocks(Operation::Read, blocks)?) }
-    }
-
-    unsafe fn fetch_add(
-        &self,
-        at: RemoteAddress,
-        width: Width,
-        add: u64,
-        old: *mut u64,
-    ) -> Result<Ticket> {
-        // SAFETY: the caller's promise.
-        unsafe { self.atomic(Operation::FetchAdd, at, width, [add, 0], old) }
-    }
-
-    unsafe fn compare_swap(
-        &self,
-        at: RemoteAddress,
-        width: Width,
-        expect: u64,
-        new: u64,
-        old: *mut u64,
-    ) -> Result<Ticket> {
-        // SAFETY: the caller's promise.
-        unsafe { self.atomic(Operation::CompareSwap, at, width, [expect, new], old) }
     }
 
     unsafe fn update_each(
@@ -519,10 +450,6 @@ impl Endpoint for SoftEndpoint {
         let value = new.to_ne_bytes();
         // SAFETY: a local that outlives the operation, which is complete on return.
         unsafe { self.update_each(at, Width::W8, Update::Store, value.as_ptr(), 1) }
-    }
-
-    fn released(&self, _ticket: Ticket) -> Result<bool> {
-        Ok(true)
     }
 
     fn completed(&self, _ticket: Ticket) -> Result<bool> {

@@ -12,7 +12,7 @@ use super::slots::{self, Offered, SLOTS, Slots, Unanswered};
 use super::{BootstrapSegment, DEVICE, Options, SoftDevice, table};
 use crate::assist::Assist;
 use crate::primitive::milliseconds;
-use crate::{Access, Device as _, RemoteAddress};
+use crate::{Access, Device as _, Direction, RemoteAddress};
 
 const OPERATIONS: [Operation; 10] = [
     Operation::Write,
@@ -145,10 +145,11 @@ fn an_entry_that_the_owner_did_not_make_gives_no_right() {
         let itself = victim.device.connect(&victim.device.address()).unwrap();
         let mut found = [0_u8; 8];
         // SAFETY: a local of as many bytes.
-        let read = unsafe { itself.read(found.as_mut_ptr(), 8, at) };
+        let read = unsafe { itself.transfer(Direction::Read, found.as_mut_ptr(), 8, at) };
         assert!(read.unwrap_err().is_remote_access());
         // SAFETY: as above.
-        let written = unsafe { itself.write(found.as_ptr(), 8, at) };
+        let written =
+            unsafe { itself.transfer(Direction::Write, found.as_ptr().cast_mut(), 8, at) };
         assert!(written.unwrap_err().is_remote_access());
         secret.check();
     }
@@ -195,7 +196,7 @@ fn an_entry_that_was_changed_gives_no_more_rights_and_takes_none() {
     let way = victim.device.connect(&victim.device.address()).unwrap();
     let mut found = [0_u8; 8];
     // SAFETY: a local of as many bytes.
-    unsafe { way.read(found.as_mut_ptr(), 8, at) }.unwrap();
+    unsafe { way.transfer(Direction::Read, found.as_mut_ptr(), 8, at) }.unwrap();
 }
 
 /// Withdrawn memory is its owner's alone, also while others serve peers.

@@ -19,9 +19,9 @@ use super::DEVICE;
 use super::memory_file::{self, FileId};
 use super::process::{self, ProcessId};
 use super::slots::Unanswered;
-use crate::cross_memory::{self, Direction, Stopped};
+use crate::cross_memory::{self, Stopped};
 use crate::primitive::milliseconds;
-use crate::{Error, Liveness, RemoteAddress, Result};
+use crate::{Direction, Error, Liveness, RemoteAddress, Result};
 
 /// The byte that is locked.
 fn lock(kind: libc::c_int) -> libc::flock {

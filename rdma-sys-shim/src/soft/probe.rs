@@ -7,8 +7,8 @@ use std::os::unix::fs::FileExt as _;
 use std::ptr;
 
 use super::memory_file;
-use crate::cross_memory::{self, Direction, Stopped};
-use crate::{Error, Result};
+use crate::cross_memory::{self, Stopped};
+use crate::{Direction, Error, Result};
 
 const BEFORE: u64 = 1;
 const AFTER: u64 = 2;

@@ -9,7 +9,7 @@ use super::process::ProcessId;
 use super::segment::{SLOT_BYTES, Segment};
 use super::slots::{self, SLOTS, Slots, Unanswered};
 use crate::memory::copy;
-use crate::{Access, Error, RemoteAddress, Result};
+use crate::{Access, Direction, Error, RemoteAddress, Result};
 
 /// What an agent can do. The numbers stand in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +29,15 @@ pub(crate) enum Operation {
     AddNumbers = 9,
     /// Likewise, and answers with what they were.
     FetchAddNumbers = 10,
+}
+
+impl From<Direction> for Operation {
+    fn from(direction: Direction) -> Self {
+        match direction {
+            Direction::Write => Self::Write,
+            Direction::Read => Self::Read,
+        }
+    }
 }
 
 impl Operation {

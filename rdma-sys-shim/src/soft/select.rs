@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use super::iovec;
 use super::segment::SLOT_BYTES;
-use crate::cross_memory::Direction;
-use crate::memory;
+use crate::memory::{self, Direction};
 
 /// How a peer's memory is reached where it is not mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,8 +13,8 @@ use super::regions::Keys;
 use crate::channel::Stream;
 use crate::device::batch::{BatchError, LocalPiece, TransferBatch, post_each};
 use crate::{
-    Endpoint, Liveness, Mapping, Number, RemoteAddress, RemoteRegion, Result, Sums, Ticket, Update,
-    Via, Width,
+    Direction, Endpoint, Fetch, Liveness, Number, RemoteAddress, Result, Sums, Ticket, Update, Via,
+    Width,
 };
 
 pub(super) struct TcpEndpoint {
@@ -168,23 +168,39 @@ impl TcpEndpoint {
         }
     }
 
+    /// A write or a read of contiguous memory of the peer, which is several pieces here.
+    ///
     /// # Safety
-    /// As for [`Endpoint::fetch_add`].
-    unsafe fn atomic(
+    /// As for [`Endpoint::transfer`], for every piece.
+    unsafe fn transfer_run(
         &self,
-        kind: Kind,
+        direction: Direction,
+        pieces: &[LocalPiece],
         at: RemoteAddress,
-        width: Width,
-        operands: [u64; 2],
-        old: *mut u64,
     ) -> Result<Ticket> {
-        let request = Request {
-            operands,
-            ..self.request(kind, width, at, width.bytes())
-        };
-        let destination = Destination::Word { to: old, width };
-        // SAFETY: the caller's promise. Whoever wants what was there asks for it, and many go together until then.
-        unsafe { self.post(&request, None, Some(destination), false) }
+        let len = pieces.iter().map(|piece| piece.len).sum();
+        match direction {
+            Direction::Write => {
+                let request = self.request(Kind::Write, Width::W8, at, len);
+                let sources = pieces
+                    .iter()
+                    .map(|&LocalPiece { base, len }| Source { base, len });
+                // SAFETY: the caller's promise.
+                unsafe { self.post(&request, sources, None, false) }
+            }
+            Direction::Read if pieces.is_empty() => Ok(Ticket::DONE),
+            Direction::Read => {
+                let request = self.request(Kind::Read, Width::W8, at, len);
+                // A read of no bytes is answered, too, and so has a destination.
+                let alone = pieces.first().filter(|_| len == 0);
+                let filled = pieces.iter().filter(|piece| piece.len > 0);
+                let parts = filled
+                    .chain(alone)
+                    .map(|&LocalPiece { base: to, len }| Destination::Data { to, len });
+                // SAFETY: the caller's promise.
+                unsafe { self.post(&request, None, parts, false) }
+            }
+        }
     }
 }
 
@@ -205,81 +221,47 @@ fn update_kind(update: Update) -> Kind {
     }
 }
 
-fn length(pieces: &[LocalPiece]) -> usize {
-    pieces.iter().map(|piece| piece.len).sum()
-}
-
 impl Endpoint for TcpEndpoint {
-    unsafe fn write(&self, from: *const u8, len: usize, to: RemoteAddress) -> Result<Ticket> {
-        let request = self.request(Kind::Write, Width::W8, to, len);
-        let source = Source { base: from, len };
+    unsafe fn transfer(
+        &self,
+        direction: Direction,
+        local: *mut u8,
+        len: usize,
+        at: RemoteAddress,
+    ) -> Result<Ticket> {
         // SAFETY: the caller's promise.
-        unsafe { self.post(&request, Some(source), None, false) }
+        unsafe { self.transfer_run(direction, &[LocalPiece { base: local, len }], at) }
     }
 
-    unsafe fn read(&self, to: *mut u8, len: usize, from: RemoteAddress) -> Result<Ticket> {
-        let request = self.request(Kind::Read, Width::W8, from, len);
-        let destination = Destination::Data { to, len };
+    unsafe fn transfer_batch(
+        &self,
+        direction: Direction,
+        batch: &TransferBatch<'_>,
+    ) -> std::result::Result<Ticket, BatchError> {
         // SAFETY: the caller's promise.
+        post_each(batch.parts(), |at, pieces| unsafe {
+            self.transfer_run(direction, pieces, at)
+        })
+    }
+
+    unsafe fn fetch(
+        &self,
+        at: RemoteAddress,
+        width: Width,
+        fetch: Fetch,
+        old: *mut u64,
+    ) -> Result<Ticket> {
+        let (kind, operands) = match fetch {
+            Fetch::Add(add) => (Kind::FetchAdd, [add, 0]),
+            Fetch::CompareSwap { expect, new } => (Kind::CompareSwap, [expect, new]),
+        };
+        let request = Request {
+            operands,
+            ..self.request(kind, width, at, width.bytes())
+        };
+        let destination = Destination::Word { to: old, width };
+        // SAFETY: the caller's promise. Whoever wants what was there asks for it, and many go together until then.
         unsafe { self.post(&request, None, Some(destination), false) }
-    }
-
-    unsafe fn write_batch(
-        &self,
-        batch: &TransferBatch<'_>,
-    ) -> std::result::Result<Ticket, BatchError> {
-        post_each(batch.parts(), |to, pieces| {
-            let request = self.request(Kind::Write, Width::W8, to, length(pieces));
-            let sources = pieces
-                .iter()
-                .map(|&LocalPiece { base, len }| Source { base, len });
-            // SAFETY: the caller's promise.
-            unsafe { self.post(&request, sources, None, false) }
-        })
-    }
-
-    unsafe fn read_batch(
-        &self,
-        batch: &TransferBatch<'_>,
-    ) -> std::result::Result<Ticket, BatchError> {
-        post_each(batch.parts(), |from, pieces| {
-            let len = length(pieces);
-            let request = self.request(Kind::Read, Width::W8, from, len);
-            if pieces.is_empty() {
-                return Ok(Ticket::DONE);
-            }
-            // A read of no bytes is answered, too, and so has a destination.
-            let alone = pieces.first().filter(|_| len == 0);
-            let filled = pieces.iter().filter(|piece| piece.len > 0);
-            let parts = filled
-                .chain(alone)
-                .map(|&LocalPiece { base: to, len }| Destination::Data { to, len });
-            // SAFETY: the caller's promise.
-            unsafe { self.post(&request, None, parts, false) }
-        })
-    }
-
-    unsafe fn fetch_add(
-        &self,
-        at: RemoteAddress,
-        width: Width,
-        add: u64,
-        old: *mut u64,
-    ) -> Result<Ticket> {
-        // SAFETY: the caller's promise.
-        unsafe { self.atomic(Kind::FetchAdd, at, width, [add, 0], old) }
-    }
-
-    unsafe fn compare_swap(
-        &self,
-        at: RemoteAddress,
-        width: Width,
-        expect: u64,
-        new: u64,
-        old: *mut u64,
-    ) -> Result<Ticket> {
-        // SAFETY: the caller's promise.
-        unsafe { self.atomic(Kind::CompareSwap, at, width, [expect, new], old) }
     }
 
     unsafe fn update_each(
@@ -352,10 +334,6 @@ impl Endpoint for TcpEndpoint {
 
     fn via(&self, _: bool) -> Via {
         Via::Agent
-    }
-
-    fn map(&self, _: &RemoteRegion) -> Result<Option<Mapping>> {
-        Ok(None)
     }
 
     fn liveness(&self) -> Liveness {

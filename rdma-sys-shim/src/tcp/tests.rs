@@ -14,7 +14,7 @@ use super::target::Target;
 use super::*;
 use crate::channel::{Next, Side, prepare};
 use crate::system::page_size;
-use crate::{Assist, RemoteAddress, Ticket, Width};
+use crate::{Assist, Direction, Fetch, RemoteAddress, Ticket, Width};
 
 const MIB: usize = 1 << 20;
 
@@ -58,13 +58,15 @@ fn finish(way: &dyn Endpoint, ticket: Ticket) -> Result<()> {
 
 fn write(way: &dyn Endpoint, bytes: &[u8], to: RemoteAddress) -> Result<()> {
     // SAFETY: the bytes stay until the write is complete or has failed.
-    finish(way, unsafe { way.write(bytes.as_ptr(), bytes.len(), to)? })
+    finish(way, unsafe {
+        way.transfer(Direction::Write, bytes.as_ptr().cast_mut(), bytes.len(), to)?
+    })
 }
 
 fn read(way: &dyn Endpoint, bytes: &mut [u8], from: RemoteAddress) -> Result<()> {
     // SAFETY: the bytes stay until the read is complete or has failed, and nobody else uses them.
     finish(way, unsafe {
-        way.read(bytes.as_mut_ptr(), bytes.len(), from)?
+        way.transfer(Direction::Read, bytes.as_mut_ptr(), bytes.len(), from)?
     })
 }
 
@@ -132,10 +134,20 @@ fn long_transfers_go_both_ways_at_once() {
                 for round in 0..2 {
                     // SAFETY: the buffers stay until both are complete.
                     let last = unsafe {
-                        way.write(from.as_ptr(), LEN, at(round * LEN as u64))
-                            .unwrap();
-                        way.read(to.as_mut_ptr(), LEN, at(round * LEN as u64))
-                            .unwrap()
+                        way.transfer(
+                            Direction::Write,
+                            from.as_ptr().cast_mut(),
+                            LEN,
+                            at(round * LEN as u64),
+                        )
+                        .unwrap();
+                        way.transfer(
+                            Direction::Read,
+                            to.as_mut_ptr(),
+                            LEN,
+                            at(round * LEN as u64),
+                        )
+                        .unwrap()
                     };
                     finish(&*way, last).unwrap();
                     assert!(to == from);
@@ -212,7 +224,8 @@ fn a_thread_that_waits_serves_peers_beside_the_agent() {
                 let mut old = u64::MAX;
                 // SAFETY: the variable is there until the operation is complete.
                 let ticket =
-                    unsafe { endpoint.fetch_add(word, Width::W8, 1, &raw mut old) }.unwrap();
+                    unsafe { endpoint.fetch(word, Width::W8, Fetch::Add(1), &raw mut old) }
+                        .unwrap();
                 finish(&*endpoint, ticket).unwrap();
                 assert_eq!(old, added);
                 added += 1;
@@ -241,8 +254,14 @@ fn peers_are_served_whatever_a_thread_does_that_said_it_would_serve() {
     let mut old = u64::MAX;
     let mut add = |expected: u64| {
         // SAFETY: the variable is there until the operation is complete.
-        let ticket =
-            unsafe { endpoint.fetch_add(region.remote().at(0), Width::W8, 1, &raw mut old) };
+        let ticket = unsafe {
+            endpoint.fetch(
+                region.remote().at(0),
+                Width::W8,
+                Fetch::Add(1),
+                &raw mut old,
+            )
+        };
         finish(&*endpoint, ticket.unwrap()).unwrap();
         assert_eq!(old, expected);
     };

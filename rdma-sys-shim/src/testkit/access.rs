@@ -5,8 +5,8 @@ use super::{
     write,
 };
 use crate::{
-    Access, BatchError, Endpoint, LocalPiece, LocalRegion, RemoteAddress, RemoteRun, Result,
-    StridedBlocks, Ticket, TransferBatch, Update, Width,
+    Access, BatchError, Direction, Endpoint, LocalPiece, LocalRegion, RemoteAddress, RemoteRun,
+    Result, StridedBlocks, Ticket, TransferBatch, Update, Width,
 };
 
 /// Does one thing to eight bytes at a place.
@@ -144,7 +144,7 @@ pub(super) fn batches_that_leave_the_region(setup: &Setup) {
             pieces: &[piece; 2],
         };
         // SAFETY: the bytes outlive the operation, which is complete or has failed below.
-        let posted = unsafe { peers.way.write_batch(&batch) };
+        let posted = unsafe { peers.way.transfer_batch(Direction::Write, &batch) };
         assert_refused(&*peers.way, posted);
         // What is inside may have been written.
         let all = memory(&region);
@@ -177,10 +177,10 @@ pub(super) fn lists_of_which_the_end_is_outside(setup: &Setup) {
         + 'a;
     // SAFETY: of all: the bytes outlive the operation, which is complete or has failed before the next one.
     let each: [&Post<'_>; 4] = [
-        &|way, batch, _| unsafe { way.read_batch(batch) },
+        &|way, batch, _| unsafe { way.transfer_batch(Direction::Read, batch) },
         &|way, batch, _| unsafe { way.update_batch(Width::W8, Update::Add, batch) },
-        &|way, _, blocks| unsafe { way.write_blocks(blocks) },
-        &|way, _, blocks| unsafe { way.read_blocks(blocks) },
+        &|way, _, blocks| unsafe { way.transfer_blocks(Direction::Write, blocks) },
+        &|way, _, blocks| unsafe { way.transfer_blocks(Direction::Read, blocks) },
     ];
     for post in each {
         let peers = setup.peers(false);

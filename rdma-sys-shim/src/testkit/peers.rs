@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::{
-    Access, Device, Endpoint, LocalRegion, Registry, RemoteAddress, Result, Surroundings, Ticket,
-    Update, Width,
+    Access, Device, Direction, Endpoint, Fetch, LocalRegion, Registry, RemoteAddress, Result,
+    Surroundings, Ticket, Update, Width,
 };
 
 /// An operation, or what it leads to, that takes longer never comes.
@@ -104,8 +104,11 @@ pub(super) fn pattern(len: usize) -> Vec<u8> {
 /// # Errors
 /// As for [`finish`].
 pub fn write(way: &dyn Endpoint, bytes: &[u8], to: RemoteAddress) -> Result<()> {
+    let from = bytes.as_ptr().cast_mut();
     // SAFETY: the slice outlives the operation, which is waited for.
-    finish(way, unsafe { way.write(bytes.as_ptr(), bytes.len(), to) })
+    finish(way, unsafe {
+        way.transfer(Direction::Write, from, bytes.len(), to)
+    })
 }
 
 /// Does this and waits for it.
@@ -115,8 +118,18 @@ pub fn write(way: &dyn Endpoint, bytes: &[u8], to: RemoteAddress) -> Result<()> 
 pub fn read(way: &dyn Endpoint, len: usize, from: RemoteAddress) -> Result<Vec<u8>> {
     let mut bytes = vec![0; len];
     // SAFETY: as for `write`.
-    finish(way, unsafe { way.read(bytes.as_mut_ptr(), len, from) })?;
+    finish(way, unsafe {
+        way.transfer(Direction::Read, bytes.as_mut_ptr(), len, from)
+    })?;
     Ok(bytes)
+}
+
+fn fetch(way: &dyn Endpoint, at: RemoteAddress, width: Width, fetch: Fetch) -> Result<u64> {
+    // All of it is written to, whatever the width.
+    let mut old = u64::MAX;
+    // SAFETY: a local that outlives the operation.
+    finish(way, unsafe { way.fetch(at, width, fetch, &raw mut old) })?;
+    Ok(old)
 }
 
 /// Does this and waits for it.
@@ -124,11 +137,7 @@ pub fn read(way: &dyn Endpoint, len: usize, from: RemoteAddress) -> Result<Vec<u
 /// # Errors
 /// As for [`finish`].
 pub fn fetch_add(way: &dyn Endpoint, at: RemoteAddress, width: Width, add: u64) -> Result<u64> {
-    // All of it is written to, whatever the width.
-    let mut old = u64::MAX;
-    // SAFETY: a local that outlives the operation.
-    finish(way, unsafe { way.fetch_add(at, width, add, &raw mut old) })?;
-    Ok(old)
+    fetch(way, at, width, Fetch::Add(add))
 }
 
 /// Does this and waits for it.
@@ -142,12 +151,7 @@ pub fn compare_swap(
     expect: u64,
     new: u64,
 ) -> Result<u64> {
-    // All of it is written to, whatever the width.
-    let mut old = u64::MAX;
-    // SAFETY: a local that outlives the operation.
-    let ticket = unsafe { way.compare_swap(at, width, expect, new, &raw mut old) };
-    finish(way, ticket)?;
-    Ok(old)
+    fetch(way, at, width, Fetch::CompareSwap { expect, new })
 }
 
 /// `values` are the words, byte by byte.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::peers::{pattern, until};
 use super::{Setup, finish, memory, write};
-use crate::{LocalRegion, Ticket, Update, Width};
+use crate::Direction::{Read, Write};
+use crate::{Fetch, LocalRegion, Ticket, Update, Width};
 
 /// The word `at` bytes into the region, as its owner reads it.
 fn word(region: &LocalRegion, at: u64) -> &AtomicU64 {
@@ -40,7 +41,7 @@ pub(super) fn a_store_is_behind_what_was_written(setup: &Setup) {
         for (source, n) in sources.iter().zip(1..) {
             let to = region.remote().at(place(n) as u64);
             // SAFETY: the sources outlive the operations, the last of which is waited for.
-            unsafe { peers.way.write(source.as_ptr(), LEN, to) }.unwrap();
+            unsafe { (peers.way).transfer(Write, source.as_ptr().cast_mut(), LEN, to) }.unwrap();
             last = peers.way.store(flag, n - 1, n).unwrap();
             look();
         }
@@ -57,7 +58,8 @@ pub(super) fn stores_and_updates_go_at_once(setup: &Setup) {
         let at = |offset| region.remote().at(offset);
         // SAFETY: the buffers outlive the operations, which are waited for.
         let ticket = unsafe {
-            way.write(sent.as_ptr(), 1000, at(16)).unwrap();
+            way.transfer(Write, sent.as_ptr().cast_mut(), 1000, at(16))
+                .unwrap();
             way.store(at(0), 0, 1)
         };
         until("a store arrives", || {
@@ -67,7 +69,8 @@ pub(super) fn stores_and_updates_go_at_once(setup: &Setup) {
         finish(way, ticket).unwrap();
         // SAFETY: as above.
         let ticket = unsafe {
-            way.write(sent.as_ptr(), 1000, at(1016)).unwrap();
+            way.transfer(Write, sent.as_ptr().cast_mut(), 1000, at(1016))
+                .unwrap();
             way.update_each(at(8), Width::W8, Update::Add, one.as_ptr(), 1)
         };
         until("an update arrives", || {
@@ -92,10 +95,12 @@ pub(super) fn each_is_behind_what_was_posted_before(setup: &Setup) {
             let place = region.remote().at(8 * (1 + n as u64));
             // SAFETY: the buffers outlive the operations, the last of which is waited for.
             last = unsafe {
-                way.read((&raw mut seen[n]).cast(), 8, counter).unwrap();
+                way.transfer(Read, (&raw mut seen[n]).cast(), 8, counter)
+                    .unwrap();
                 way.store(counter, n as u64, n as u64 + 1).unwrap();
-                way.write((&raw const values[n]).cast(), 8, place).unwrap();
-                way.fetch_add(place, Width::W8, 1, &raw mut found[n])
+                way.transfer(Write, (&raw const values[n]).cast_mut().cast(), 8, place)
+                    .unwrap();
+                way.fetch(place, Width::W8, Fetch::Add(1), &raw mut found[n])
                     .unwrap()
             };
         }
@@ -114,7 +119,10 @@ pub(super) fn any_number_is_posted(setup: &Setup) {
         for (value, n) in values.iter().zip(0..) {
             let to = region.remote().at(8 * n);
             // SAFETY: the values outlive the operations, the last of which is waited for.
-            last = unsafe { peers.way.write((&raw const *value).cast(), 8, to) }.unwrap();
+            last = unsafe {
+                (peers.way).transfer(Write, (&raw const *value).cast_mut().cast(), 8, to)
+            }
+            .unwrap();
         }
         finish(&*peers.way, Ok(last)).unwrap();
         let wanted: Vec<u8> = values
@@ -137,7 +145,8 @@ pub(super) fn closing_waits_for_it(setup: &Setup) {
                 .unwrap();
             let to = region.remote().at(8 * (COUNT + n));
             // SAFETY: the values outlive the operations, which are complete when `close` returns.
-            unsafe { peers.way.write((&raw const *value).cast(), 8, to) }.unwrap();
+            unsafe { (peers.way).transfer(Write, (&raw const *value).cast_mut().cast(), 8, to) }
+                .unwrap();
         }
         peers.origin.close();
         let wanted: Vec<u8> = values
@@ -161,7 +170,8 @@ pub(super) fn a_failure_gives_all_buffers_back(setup: &Setup) {
         let from = if n == 2 { 8 } else { n };
         // SAFETY: the buffer outlives the operations, the last of which is complete or has failed below.
         let posted = unsafe {
-            way.read(
+            way.transfer(
+                Read,
                 part.as_mut_ptr(),
                 LEN,
                 region.remote().at(from * LEN as u64),

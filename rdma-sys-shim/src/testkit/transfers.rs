@@ -2,6 +2,7 @@
 
 use super::peers::{pattern, until};
 use super::{Setup, each_region, finish, memory, read, write};
+use crate::Direction::{Read, Write};
 use crate::{LocalPiece, RemoteRun, StridedBlocks, Ticket, TransferBatch};
 
 pub(super) fn every_length(setup: &Setup) {
@@ -29,8 +30,11 @@ pub(super) fn a_read_sees_the_writes_before_it(setup: &Setup) {
             let at = region.remote().at(0);
             // SAFETY: the buffers outlive the operations, the last of which is waited for.
             let ticket = unsafe {
-                peers.way.write(sent.as_ptr(), len, at).unwrap();
-                peers.way.read(got.as_mut_ptr(), len, at)
+                peers
+                    .way
+                    .transfer(Write, sent.as_ptr().cast_mut(), len, at)
+                    .unwrap();
+                peers.way.transfer(Read, got.as_mut_ptr(), len, at)
             };
             finish(&*peers.way, ticket).unwrap();
             assert!(got == sent, "{len}");
@@ -48,8 +52,11 @@ pub(super) fn buffers_are_free_once_released(setup: &Setup) {
             let (mut source, mut got) = (pattern(len), vec![0; len]);
             // SAFETY: the buffers outlive the operations.
             let (_, posted) = unsafe {
-                let read = way.read(got.as_mut_ptr(), len, at(0)).unwrap();
-                (read, way.write(source.as_ptr(), len, at(1)))
+                let read = way.transfer(Read, got.as_mut_ptr(), len, at(0)).unwrap();
+                (
+                    read,
+                    way.transfer(Write, source.as_ptr().cast_mut(), len, at(1)),
+                )
             };
             let ticket = posted.unwrap();
             until("all buffers are free", || way.released(ticket).unwrap());
@@ -92,7 +99,7 @@ pub(super) fn batches_of_any_pieces(setup: &Setup) {
                 pieces: &pieces,
             };
             // SAFETY: the source outlives the operation, which is waited for.
-            let ticket = unsafe { way.write_batch(&batch) };
+            let ticket = unsafe { way.transfer_batch(Write, &batch) };
             finish(way, ticket.map_err(|failed| failed.error)).unwrap();
             assert!(memory(region) == wanted);
             let mut back = vec![0_u8; from];
@@ -107,7 +114,7 @@ pub(super) fn batches_of_any_pieces(setup: &Setup) {
                 pieces: &pieces,
             };
             // SAFETY: as above; the pieces are parts of `back`.
-            let ticket = unsafe { way.read_batch(&batch) };
+            let ticket = unsafe { way.transfer_batch(Read, &batch) };
             finish(way, ticket.map_err(|failed| failed.error)).unwrap();
             assert!(back == source[..from]);
         });
@@ -149,11 +156,11 @@ pub(super) fn blocks_of_any_strides(setup: &Setup) {
                 finish(&*peers.way, ticket.map_err(|failed| failed.error)).unwrap();
             };
             // SAFETY: the blocks lie in `bytes`, which outlives the operation.
-            done(unsafe { peers.way.write_blocks(blocks) });
+            done(unsafe { peers.way.transfer_blocks(Write, blocks) });
             assert!(memory(&region) == wanted, "{len}");
             bytes.fill(0);
             // SAFETY: as above.
-            done(unsafe { peers.way.read_blocks(blocks) });
+            done(unsafe { peers.way.transfer_blocks(Read, blocks) });
             let back = |block: usize| {
                 let (here, there) = (place(block, stride_here), place(block, stride_there));
                 bytes[here..][..len] == wanted[there..][..len]

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::endpoint::VerbsEndpoint;
-use crate::{Device, Endpoint, Error, LocalRegion, RemoteAddress, Result, Ticket, Width};
+use crate::{Device, Endpoint, Error, Fetch, LocalRegion, RemoteAddress, Result, Width};
 
 /// Numbers whose bytes are all different, and their sum's too, so that a wrong order of bytes shows.
 const START: u64 = 0x0102_0304_0506_0708;
@@ -48,8 +48,7 @@ fn none_is_lost(word: &mut impl Word) -> Result<bool> {
 
 /// A word in memory, with a device's atomics on it.
 trait Word {
-    fn fetch_add(&mut self, add: u64) -> Result<u64>;
-    fn compare_swap(&mut self, expect: u64, new: u64) -> Result<u64>;
+    fn fetch(&mut self, fetch: Fetch) -> Result<u64>;
     /// The word as the processor sees it.
     fn store(&mut self, value: u64);
     fn load(&self) -> u64;
@@ -59,10 +58,14 @@ trait Word {
 
 /// An add, a swap that has to happen, and one that must not.
 fn try_out(word: &mut impl Word) -> Result<[u64; 4]> {
+    let swap = |new| Fetch::CompareSwap {
+        expect: START + ADD,
+        new,
+    };
     word.store(START);
-    let before = word.fetch_add(ADD)?;
-    let sum = word.compare_swap(START + ADD, NEW)?;
-    let new = word.compare_swap(START + ADD, START)?;
+    let before = word.fetch(Fetch::Add(ADD))?;
+    let sum = word.fetch(swap(NEW))?;
+    let new = word.fetch(swap(START))?;
     Ok([before, sum, new, word.load()])
 }
 
@@ -87,25 +90,15 @@ impl Own<'_> {
     fn at(&self) -> RemoteAddress {
         self.region.remote().at(0)
     }
-
-    fn answer(&self, post: impl FnOnce(*mut u64) -> Result<Ticket>) -> Result<u64> {
-        let mut old = 0;
-        self.to_self.wait(post(&raw mut old)?)?;
-        Ok(old)
-    }
 }
 
 impl Word for Own<'_> {
-    fn fetch_add(&mut self, add: u64) -> Result<u64> {
-        let at = self.at();
-        // SAFETY: `answer` waits for the operation before the place for its answer goes.
-        self.answer(|old| unsafe { self.to_self.fetch_add(at, Width::W8, add, old) })
-    }
-
-    fn compare_swap(&mut self, expect: u64, new: u64) -> Result<u64> {
-        let at = self.at();
-        // SAFETY: as above.
-        self.answer(|old| unsafe { self.to_self.compare_swap(at, Width::W8, expect, new, old) })
+    fn fetch(&mut self, fetch: Fetch) -> Result<u64> {
+        let mut old = 0;
+        // SAFETY: the operation is waited for before the place for its answer goes.
+        let ticket = unsafe { (self.to_self).fetch(self.at(), Width::W8, fetch, &raw mut old)? };
+        self.to_self.wait(ticket)?;
+        Ok(old)
     }
 
     fn store(&mut self, value: u64) {
@@ -120,8 +113,9 @@ impl Word for Own<'_> {
 
     fn add_by_both(&mut self) -> Result<u64> {
         let (mut old, mut added) = (0, 1);
+        let one = Fetch::Add(1);
         // SAFETY: as above; the loop ends when the operation is complete, or has failed for good.
-        let ticket = unsafe { (self.to_self).fetch_add(self.at(), Width::W8, 1, &raw mut old) }?;
+        let ticket = unsafe { (self.to_self).fetch(self.at(), Width::W8, one, &raw mut old) }?;
         // SAFETY: the region's only word, which the processor has at atomics only while the device adds.
         let word = unsafe { AtomicU64::from_ptr(self.region.base().cast()) };
         while !self.to_self.completed(ticket)? {
@@ -183,16 +177,21 @@ mod tests {
     }
 
     impl Word for Model {
-        fn fetch_add(&mut self, add: u64) -> Result<u64> {
-            let add = (self.operand)(add);
-            Ok(self.replace(self.word.wrapping_add(add)))
-        }
-
-        fn compare_swap(&mut self, expect: u64, new: u64) -> Result<u64> {
-            let (expect, new) = ((self.operand)(expect), (self.operand)(new));
-            let [equal, other] = self.swaps;
-            let swap = if self.word == expect { equal } else { other };
-            Ok(self.replace(if swap { new } else { self.word }))
+        fn fetch(&mut self, fetch: Fetch) -> Result<u64> {
+            let new = match fetch {
+                Fetch::Add(add) => self.word.wrapping_add((self.operand)(add)),
+                Fetch::CompareSwap { expect, new } => {
+                    let [equal, other] = self.swaps;
+                    let is_equal = self.word == (self.operand)(expect);
+                    let swaps = if is_equal { equal } else { other };
+                    if swaps {
+                        (self.operand)(new)
+                    } else {
+                        self.word
+                    }
+                }
+            };
+            Ok(self.replace(new))
         }
 
         fn store(&mut self, value: u64) {

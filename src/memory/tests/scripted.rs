@@ -4,9 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use rdma_sys_shim::{
-    Endpoint, Liveness, Mapping, RemoteAddress, RemoteRegion, Ticket, Update, Width,
-};
+use rdma_sys_shim::{Direction, Endpoint, Fetch, Liveness, RemoteAddress, Ticket, Update, Width};
 
 use crate::wait::lock;
 
@@ -35,31 +33,25 @@ impl Endpoint for Scripted {
         }
     }
 
-    unsafe fn write(&self, _: *const u8, _: usize, _: RemoteAddress) -> Posted {
-        unreachable!()
-    }
-
-    unsafe fn read(&self, to: *mut u8, len: usize, _: RemoteAddress) -> Posted {
-        assert_eq!(len, 8);
+    unsafe fn transfer(
+        &self,
+        direction: Direction,
+        to: *mut u8,
+        len: usize,
+        _: RemoteAddress,
+    ) -> Posted {
+        assert_eq!((direction, len), (Direction::Read, 8));
         let word = lock(&self.words).pop_front().expect("a word to read");
         // SAFETY: eight bytes, by the caller's promise.
         unsafe { to.cast::<u64>().write_unaligned(word) };
         Ok(Ticket(1))
     }
 
-    unsafe fn fetch_add(&self, _: RemoteAddress, _: Width, _: u64, _: *mut u64) -> Posted {
-        unreachable!()
-    }
-
-    unsafe fn compare_swap(
-        &self,
-        _: RemoteAddress,
-        width: Width,
-        expect: u64,
-        new: u64,
-        old: *mut u64,
-    ) -> Posted {
+    unsafe fn fetch(&self, _: RemoteAddress, width: Width, fetch: Fetch, old: *mut u64) -> Posted {
         assert_eq!(width, Width::W8);
+        let Fetch::CompareSwap { expect, new } = fetch else {
+            unreachable!();
+        };
         let order = Ordering::Relaxed;
         let (Ok(found) | Err(found)) = self.held.compare_exchange(expect, new, order, order);
         // SAFETY: writable, by the caller's promise.
@@ -82,16 +74,8 @@ impl Endpoint for Scripted {
         unreachable!()
     }
 
-    fn released(&self, _: Ticket) -> rdma_sys_shim::Result<bool> {
-        unreachable!()
-    }
-
     fn intact(&self) -> rdma_sys_shim::Result<()> {
         Err(rdma_sys_shim::Error::PeerGone { pid: 2 })
-    }
-
-    fn map(&self, _: &RemoteRegion) -> rdma_sys_shim::Result<Option<Mapping>> {
-        Ok(None)
     }
 
     fn liveness(&self) -> Liveness {

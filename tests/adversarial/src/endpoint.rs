@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rdma_sys_shim::memory::copy;
 use rdma_sys_shim::{
-    Endpoint, Error, Liveness, Mapping, RemoteAddress, RemoteRegion, Result, Ticket, Update, Width,
+    Direction, Endpoint, Error, Fetch, Liveness, RemoteAddress, Result, Ticket, Update, Width,
 };
 
 use crate::engine::{Engine, Message};
@@ -174,66 +174,53 @@ unsafe fn scribble(to: *mut u8, len: usize, random: &mut Random) {
 }
 
 impl Endpoint for AdversarialEndpoint {
-    unsafe fn write(&self, from: *const u8, len: usize, to: RemoteAddress) -> Result<Ticket> {
-        self.post(|random| Work::Write {
-            // SAFETY: the caller's promise.
-            from: unsafe { source(from, len, random) },
-            len,
-            to,
-        })
-    }
-
-    unsafe fn read(&self, to: *mut u8, len: usize, from: RemoteAddress) -> Result<Ticket> {
-        self.post(|random| {
-            // SAFETY: the caller's promise.
-            unsafe { scribble(to, len, random) };
-            let held_back = len <= LONG && random.one_in(2);
-            Work::Read {
-                to,
+    unsafe fn transfer(
+        &self,
+        direction: Direction,
+        local: *mut u8,
+        len: usize,
+        at: RemoteAddress,
+    ) -> Result<Ticket> {
+        self.post(|random| match direction {
+            Direction::Write => Work::Write {
+                // SAFETY: the caller's promise.
+                from: unsafe { source(local, len, random) },
                 len,
-                from,
-                staged: held_back.then(|| vec![0; len].into_boxed_slice()),
+                to: at,
+            },
+            Direction::Read => {
+                // SAFETY: the caller's promise.
+                unsafe { scribble(local, len, random) };
+                let held_back = len <= LONG && random.one_in(2);
+                Work::Read {
+                    to: local,
+                    len,
+                    from: at,
+                    staged: held_back.then(|| vec![0; len].into_boxed_slice()),
+                }
             }
         })
     }
 
-    unsafe fn fetch_add(
+    unsafe fn fetch(
         &self,
         at: RemoteAddress,
         width: Width,
-        add: u64,
+        fetch: Fetch,
         old: *mut u64,
     ) -> Result<Ticket> {
-        self.wide(width, "fetch_add", at)?;
+        let need = match fetch {
+            Fetch::Add(_) => "fetch_add",
+            Fetch::CompareSwap { .. } => "compare_swap",
+        };
+        self.wide(width, need, at)?;
         self.post_flag(|random| {
             // SAFETY: the caller's promise.
             unsafe { scribble(old.cast(), 8, random) };
-            Work::FetchAdd {
+            Work::Fetch {
                 at,
                 width,
-                add,
-                old: Old { to: old, found: 0 },
-            }
-        })
-    }
-
-    unsafe fn compare_swap(
-        &self,
-        at: RemoteAddress,
-        width: Width,
-        expect: u64,
-        new: u64,
-        old: *mut u64,
-    ) -> Result<Ticket> {
-        self.wide(width, "compare_swap", at)?;
-        self.post_flag(|random| {
-            // SAFETY: the caller's promise.
-            unsafe { scribble(old.cast(), 8, random) };
-            Work::CompareSwap {
-                at,
-                width,
-                expect,
-                new,
+                fetch,
                 old: Old { to: old, found: 0 },
             }
         })
@@ -272,10 +259,6 @@ impl Endpoint for AdversarialEndpoint {
 
     fn intact(&self) -> Result<()> {
         self.progress.intact()
-    }
-
-    fn map(&self, _region: &RemoteRegion) -> Result<Option<Mapping>> {
-        Ok(None)
     }
 
     fn liveness(&self) -> Liveness {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use rdma_sys_shim::memory::copy;
-use rdma_sys_shim::{Error, RemoteAddress, Result, Update, Width};
+use rdma_sys_shim::{Direction, Error, Fetch, RemoteAddress, Result, Update, Width};
 
 use crate::inner::Inner;
 use crate::options::Fault;
@@ -39,17 +39,10 @@ pub(crate) enum Work {
         /// Holds what was read until the operation is reported; else it goes straight to `to`.
         staged: Option<Box<[u8]>>,
     },
-    FetchAdd {
+    Fetch {
         at: RemoteAddress,
         width: Width,
-        add: u64,
-        old: Old,
-    },
-    CompareSwap {
-        at: RemoteAddress,
-        width: Width,
-        expect: u64,
-        new: u64,
+        fetch: Fetch,
         old: Old,
     },
     UpdateEach {
@@ -94,9 +87,7 @@ impl PendingOperation {
         let (kind, len, unit) = match &self.work {
             Work::Write { len, .. } => (Kind::Write, *len, Some(1)),
             Work::Read { len, .. } => (Kind::Read, *len, Some(1)),
-            Work::FetchAdd { width, .. } | Work::CompareSwap { width, .. } => {
-                (Kind::Atomic, width.bytes(), None)
-            }
+            Work::Fetch { width, .. } => (Kind::Atomic, width.bytes(), None),
             Work::UpdateEach { width, count, .. } => {
                 let bytes = width.bytes();
                 (Kind::Atomic, count.saturating_mul(bytes), Some(bytes))
@@ -117,8 +108,9 @@ impl PendingOperation {
         };
         match &mut self.work {
             Work::Write { from, to, .. } => {
+                let here = from.at(bytes.start).cast_mut();
                 // SAFETY: part of the source, which is lent or ours.
-                unsafe { way.write(from.at(bytes.start), bytes.len(), ahead(*to)) }?;
+                unsafe { way.transfer(Direction::Write, here, bytes.len(), ahead(*to)) }?;
             }
             Work::Read {
                 to, from, staged, ..
@@ -126,26 +118,16 @@ impl PendingOperation {
                 let base = staged.as_mut().map_or(*to, |staged| staged.as_mut_ptr());
                 let here = base.wrapping_add(bytes.start);
                 // SAFETY: part of the destination, which is lent, or of its stand-in.
-                unsafe { way.read(here, bytes.len(), ahead(*from)) }?;
+                unsafe { way.transfer(Direction::Read, here, bytes.len(), ahead(*from)) }?;
             }
-            Work::FetchAdd {
+            Work::Fetch {
                 at,
                 width,
-                add,
+                fetch,
                 old,
             } => {
                 // SAFETY: a field of ours; the device below completes before it returns.
-                unsafe { way.fetch_add(*at, *width, *add, &raw mut old.found) }?;
-            }
-            Work::CompareSwap {
-                at,
-                width,
-                expect,
-                new,
-                old,
-            } => {
-                // SAFETY: as above.
-                unsafe { way.compare_swap(*at, *width, *expect, *new, &raw mut old.found) }?;
+                unsafe { way.fetch(*at, *width, *fetch, &raw mut old.found) }?;
             }
             Work::UpdateEach {
                 at,
@@ -160,8 +142,10 @@ impl PendingOperation {
             }
             Work::Store { at, old, new } => {
                 let mut found = 0;
+                let (expect, new) = (*old, *new);
+                let swap = Fetch::CompareSwap { expect, new };
                 // SAFETY: a local; the device below completes before it returns.
-                unsafe { way.compare_swap(*at, Width::W8, *old, *new, &raw mut found) }?;
+                unsafe { way.fetch(*at, Width::W8, swap, &raw mut found) }?;
                 if found != *old {
                     return Err(Error::RemoteAccess {
                         need: "store",
@@ -199,7 +183,7 @@ impl PendingOperation {
                 // SAFETY: the destination is lent, and as long as its stand-in.
                 unsafe { copy(*to, staged.as_ptr(), staged.len()) };
             }
-            Work::FetchAdd { old, .. } | Work::CompareSwap { old, .. } => {
+            Work::Fetch { old, .. } => {
                 // SAFETY: lent.
                 unsafe { old.to.write(old.found) };
             }

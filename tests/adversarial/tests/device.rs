@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use rdma_sys_shim::{Error, Registry, RemoteAddress, Result, Ticket, Width};
+use rdma_sys_shim::Direction::{Read, Write};
+use rdma_sys_shim::{Error, Fetch, Registry, RemoteAddress, Result, Ticket, Width};
 
 use rdma_sys_shim::testkit::{self, Peers, alone, fetch_add, finish, memory, write};
 use transom_adversarial::Adversarial;
@@ -64,7 +65,8 @@ fn a_write_overtakes_a_write_for_some_seed_and_not_for_all() {
         let values = [1_u64, 2];
         let post = |value: &u64| {
             // SAFETY: the values outlive the operations, the last of which is waited for.
-            unsafe { peers.way.write((&raw const *value).cast(), 8, at) }.unwrap()
+            unsafe { (peers.way).transfer(Write, (&raw const *value).cast_mut().cast(), 8, at) }
+                .unwrap()
         };
         let [_, last] = values.each_ref().map(post);
         finish(&*peers.way, Ok(last)).unwrap();
@@ -92,8 +94,12 @@ fn a_write_overtakes_a_read_for_some_seed_and_not_for_all() {
         let (mut got, new) = (0_u64, 1_u64);
         // SAFETY: locals that outlive the operations.
         let ticket = unsafe {
-            peers.way.read((&raw mut got).cast(), 8, at).unwrap();
-            peers.way.write((&raw const new).cast(), 8, at).unwrap()
+            (peers.way)
+                .transfer(Read, (&raw mut got).cast(), 8, at)
+                .unwrap();
+            (peers.way)
+                .transfer(Write, (&raw const new).cast_mut().cast(), 8, at)
+                .unwrap()
         };
         finish(&*peers.way, Ok(ticket)).unwrap();
         got != 0
@@ -109,7 +115,8 @@ fn results_are_not_there_before_the_report() {
         let at: RemoteAddress = region.remote().at(0);
         let mut old = 0_u64;
         // SAFETY: a local that outlives the operation.
-        let ticket = unsafe { peers.way.fetch_add(at, Width::W8, 1, &raw mut old) }.unwrap();
+        let ticket =
+            unsafe { peers.way.fetch(at, Width::W8, Fetch::Add(1), &raw mut old) }.unwrap();
         // SAFETY: reading too early is what is tested; the engine writes it as one word.
         let early = unsafe { (&raw const old).read_volatile() };
         finish(&*peers.way, Ok(ticket)).unwrap();
@@ -126,9 +133,12 @@ fn a_source_is_free_when_released_and_sometimes_not_before() {
         let mut source = pattern(1000, 3);
         // SAFETY: the source outlives the operation.
         let ticket = unsafe {
-            peers
-                .way
-                .write(source.as_ptr(), 1000, region.remote().at(0))
+            (peers.way).transfer(
+                Write,
+                source.as_ptr().cast_mut(),
+                1000,
+                region.remote().at(0),
+            )
         }
         .unwrap();
         while !peers.way.released(ticket).unwrap() {
@@ -159,8 +169,10 @@ fn a_failure_stays() {
         let region = peers.target.allocate(64, 8).unwrap();
         let (way, remote) = (&*peers.way, region.remote());
         let bytes = [1_u8; 16];
-        // SAFETY: the slice outlives the operations: all have failed or completed in the end.
-        let post = |at| -> Result<Ticket> { unsafe { way.write(bytes.as_ptr(), 16, at) } };
+        let post = |at| -> Result<Ticket> {
+            // SAFETY: the slice outlives the operations: all have failed or completed in the end.
+            unsafe { way.transfer(Write, bytes.as_ptr().cast_mut(), 16, at) }
+        };
         let good = post(remote.at(0)).unwrap();
         let bad = post(remote.at(56)).unwrap();
         let flushed = post(remote.at(32));
@@ -219,7 +231,7 @@ fn nothing_is_touched_after_an_endpoint_is_gone() {
         for start in (0..1 << 16).step_by(256) {
             let (to, from) = (got[start..].as_mut_ptr(), region.remote().at(start as u64));
             // SAFETY: `got` outlives the endpoint.
-            unsafe { way.read(to, 256, from) }.unwrap();
+            unsafe { way.transfer(Read, to, 256, from) }.unwrap();
         }
         drop(way);
         got.fill(7);

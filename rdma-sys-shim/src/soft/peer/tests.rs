@@ -10,7 +10,7 @@ use super::*;
 use crate::soft::address::Address;
 use crate::soft::endpoint::SoftEndpoint;
 use crate::soft::{Options, SoftDevice};
-use crate::{Access, Device as _, Endpoint as _, RemoteRegion};
+use crate::{Access, Device as _, Direction, Endpoint as _, RemoteRegion};
 
 /// Where each of the processes has the memory that it lends, so that the one's addresses are the other's, too.
 const PLACE: usize = 0x2000_0000_0000;
@@ -159,7 +159,8 @@ fn device() -> SoftDevice {
 fn write(endpoint: &SoftEndpoint, to: &RemoteRegion, len: usize) -> Result<()> {
     let bytes = vec![9_u8; len];
     // SAFETY: the bytes are there until the operation is complete, which it is on return.
-    unsafe { endpoint.write(bytes.as_ptr(), len, to.at(0)) }.map(drop)
+    unsafe { endpoint.transfer(Direction::Write, bytes.as_ptr().cast_mut(), len, to.at(0)) }
+        .map(drop)
 }
 
 #[test]

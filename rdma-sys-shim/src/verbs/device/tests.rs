@@ -10,8 +10,8 @@ use crate::rdma::{self, Choice, Seat, Selector};
 use crate::verbs::connect::{Numbers, Queues};
 use crate::verbs::endpoint::VerbsEndpoint;
 use crate::{
-    Device, Endpoint, Error, JobSecret, Liveness, LocalPiece, LocalRegion, RemoteRun, Result,
-    Ticket, TransferBatch, Width,
+    Device, Direction, Endpoint, Error, Fetch, JobSecret, Liveness, LocalPiece, LocalRegion,
+    RemoteRun, Result, Ticket, TransferBatch, Width,
 };
 
 const WORDS: usize = 16;
@@ -72,7 +72,7 @@ impl Two {
             pieces: &pieces,
         };
         // SAFETY: a write only reads, and what is so short is taken in the call.
-        unsafe { self.endpoint.write_batch(&batch) }.unwrap()
+        unsafe { self.endpoint.transfer_batch(Direction::Write, &batch) }.unwrap()
     }
 
     /// All that comes later fails, at once and for the same reason.
@@ -80,7 +80,10 @@ impl Two {
         let at = self.there.remote().at(0);
         let mut old = 0;
         // SAFETY: nothing is posted.
-        let error = unsafe { self.endpoint.fetch_add(at, Width::W8, 1, &raw mut old) };
+        let error = unsafe {
+            self.endpoint
+                .fetch(at, Width::W8, Fetch::Add(1), &raw mut old)
+        };
         assert_eq!(error.unwrap_err().to_string(), reason);
         assert!(self.endpoint.has_failed() && self.endpoint.is_drained());
         // The processes are well, and so are other connections.
@@ -118,7 +121,11 @@ fn stores_of_either_kind_count_up_behind_what_was_written() {
         if !n.is_multiple_of(3) {
             let to = two.there.remote().at(8 * n);
             // SAFETY: eight bytes are taken in the call.
-            unsafe { two.endpoint.write((&raw const n).cast(), 8, to) }.unwrap();
+            unsafe {
+                two.endpoint
+                    .transfer(Direction::Write, (&raw const n).cast_mut().cast(), 8, to)
+            }
+            .unwrap();
         }
         let stored = two.endpoint.store(two.there.remote().at(0), n - 1, n);
         if n.is_multiple_of(5) {
@@ -177,7 +184,11 @@ fn a_queue_pair_in_error_ends_what_is_under_way() {
     for _ in 0..READS {
         let from = two.there.remote().at(0);
         // SAFETY: memory that outlives the connection.
-        unsafe { two.endpoint.read(here.base(), LONG, from) }.unwrap();
+        unsafe {
+            two.endpoint
+                .transfer(Direction::Read, here.base(), LONG, from)
+        }
+        .unwrap();
     }
     assert!(!two.endpoint.completed(Ticket(before + 1)).unwrap());
     two.endpoint.stop().unwrap();
@@ -206,14 +217,12 @@ fn no_request_is_longer_than_what_the_peer_takes() {
     let endpoint = queues.endpoints.get(device.own().record.instance).unwrap();
     let [here, there] = [0; 2].map(|_| device.allocate(LONG, 4096).unwrap());
     // In registered memory, and copied on its way.
-    let short = vec![7_u8; 16 << 10];
-    for (base, len) in [
-        (here.base().cast_const(), LONG),
-        (short.as_ptr(), short.len()),
-    ] {
+    let mut short = vec![7_u8; 16 << 10];
+    for (base, len) in [(here.base(), LONG), (short.as_mut_ptr(), short.len())] {
         let before = endpoint.posted();
         // SAFETY: memory that outlives the operation.
-        let last = unsafe { endpoint.write(base, len, there.remote().at(0)) }.unwrap();
+        let last = unsafe { endpoint.transfer(Direction::Write, base, len, there.remote().at(0)) }
+            .unwrap();
         assert_eq!(last.0 - before, len.div_ceil(LONGEST) as u64);
         endpoint.wait(last).unwrap();
     }
@@ -235,11 +244,9 @@ fn quiet_connections_leave_their_rings_to_others() {
         .collect();
     let bytes = vec![7_u8; 8 << 10];
     let write = |index: usize| {
+        let (from, to) = (bytes.as_ptr().cast_mut(), regions[index].remote().at(0));
         // SAFETY: the bytes outlive the operation, which is waited for below.
-        unsafe {
-            endpoints[index].write(bytes.as_ptr(), bytes.len(), regions[index].remote().at(0))
-        }
-        .unwrap()
+        unsafe { endpoints[index].transfer(Direction::Write, from, bytes.len(), to) }.unwrap()
     };
     let one_by_one = || (0..4).for_each(|index| endpoints[index].wait(write(index)).unwrap());
     let rings = &origin.adapter.rings;

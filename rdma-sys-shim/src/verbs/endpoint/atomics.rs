@@ -9,7 +9,7 @@ use super::failure::Operation;
 use super::queue::SendQueue;
 use super::request::{Local, Request, Verb};
 use super::unposted::CHAIN;
-use crate::{Endpoint, RemoteAddress, Result, Ticket, Update, Width};
+use crate::{Direction, Endpoint, Fetch, RemoteAddress, Result, Ticket, Update, Width};
 
 impl VerbsEndpoint {
     /// Where an atomic's answer goes that nobody reads.
@@ -33,24 +33,24 @@ impl VerbsEndpoint {
         }
     }
 
-    /// An atomic whose answer goes to `old`, or nowhere if that is null.
+    /// As [`Endpoint::fetch`].
     ///
     /// # Safety
-    /// `old` is null, or as in [`Endpoint::fetch_add`].
+    /// As for [`Endpoint::fetch`].
     #[inline(always)]
-    pub(super) unsafe fn atomic(
+    pub(super) unsafe fn fetch_word(
         &self,
-        operation: Operation,
         at: RemoteAddress,
         width: Width,
-        verb: Verb,
+        fetch: Fetch,
         old: *mut u64,
     ) -> Result<Ticket> {
+        let operation = fetch.into();
         check_word(&self.peer, operation, at, width)?;
         let (mut queue, fence) = self.queue_behind_reads()?;
         let (space, local) = self.take_space(&mut queue, 8)?;
         let request = Request {
-            verb,
+            verb: Verb::Fetch(fetch),
             space,
             copy_to: old.cast(),
             fence,
@@ -84,7 +84,7 @@ impl VerbsEndpoint {
                 // SAFETY: one of the `count` words that the caller vouches for.
                 let add = unsafe { values.add(word).cast::<u64>().read_unaligned() };
                 *request = Request {
-                    verb: Verb::FetchAdd { add },
+                    verb: Verb::Fetch(Fetch::Add(add)),
                     fence: fence && start + index == 0,
                     ..Request::whole(Operation::FetchAdd, at.moved(word as i64), nowhere)
                 };
@@ -108,7 +108,7 @@ impl VerbsEndpoint {
             let mut expected = [0_u64; CHAIN];
             let first = expected.as_mut_ptr().cast();
             // SAFETY: a local array, and the operation is complete before it goes.
-            self.wait(unsafe { self.read(first, chain * 8, place)? })?;
+            self.wait(unsafe { self.transfer(Direction::Read, first, chain * 8, place)? })?;
             let mut open = [true; CHAIN];
             while open[..chain].contains(&true) {
                 let mut found = expected;
@@ -119,15 +119,14 @@ impl VerbsEndpoint {
                         let value = values.add((start + index) * 8);
                         value.cast::<u64>().read_unaligned()
                     };
-                    let verb = Verb::CompareSwap {
+                    let swap = Fetch::CompareSwap {
                         expect: expected[index],
                         new,
                     };
                     let word = place.moved(index as i64 * 8);
                     let old = &raw mut found[index];
-                    let operation = Operation::CompareSwap;
                     // SAFETY: a local array; every operation is waited for, also after a failure.
-                    let posted = unsafe { self.atomic(operation, word, Width::W8, verb, old) };
+                    let posted = unsafe { self.fetch(word, Width::W8, swap, old) };
                     match posted {
                         Ok(ticket) => last = ticket,
                         Err(error) => {

@@ -40,9 +40,8 @@ struct Chain<'e> {
 
 impl VerbsEndpoint {
     /// # Safety
-    /// As for [`Endpoint::write`](crate::Endpoint::write) or `read`, for every piece; a write only
-    /// reads them.
-    pub(super) unsafe fn transfer_batch(
+    /// As for [`Endpoint::transfer_batch`](crate::Endpoint::transfer_batch).
+    pub(super) unsafe fn post_batch(
         &self,
         operation: Operation,
         batch: &TransferBatch<'_>,
@@ -76,7 +75,7 @@ impl VerbsEndpoint {
 
 impl<'e> Chain<'e> {
     /// # Safety
-    /// As for [`VerbsEndpoint::transfer_batch`].
+    /// As for [`VerbsEndpoint::post_batch`].
     unsafe fn add_run(&mut self, mut at: RemoteAddress, mut pieces: &[LocalPiece]) -> Result<()> {
         while let [first, others @ ..] = pieces {
             // SAFETY: the caller's promise.
@@ -100,7 +99,7 @@ impl<'e> Chain<'e> {
     /// One request for the first few pieces of a run, if there is a good way; how many it took.
     ///
     /// # Safety
-    /// As for [`VerbsEndpoint::transfer_batch`].
+    /// As for [`VerbsEndpoint::post_batch`].
     unsafe fn gather(&mut self, at: RemoteAddress, pieces: &[LocalPiece]) -> Result<usize> {
         if self.operation == Operation::Write {
             let (count, len) = fitting(pieces, usize::MAX, GATHERED);
@@ -175,7 +174,7 @@ impl<'e> Chain<'e> {
     }
 
     /// # Safety
-    /// As for [`VerbsEndpoint::transfer_batch`].
+    /// As for [`VerbsEndpoint::post_batch`].
     unsafe fn add_piece(&mut self, at: RemoteAddress, piece: LocalPiece) -> Result<()> {
         let LocalPiece { base, len } = piece;
         if len == 0 {

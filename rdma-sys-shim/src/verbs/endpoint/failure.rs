@@ -6,7 +6,7 @@ use ibverbs_sys::{self as ffi, ibv_wc_status as status};
 
 use super::super::events::Fault;
 use super::super::peer::Peer;
-use crate::{Access, Error, RemoteAddress};
+use crate::{Access, Direction, Error, Fetch, RemoteAddress};
 
 /// What a work request was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,24 @@ pub(super) enum Operation {
     /// A write of nothing, whose answer says that the peer's device lives and has carried out
     /// everything before it.
     Probe,
+}
+
+impl From<Direction> for Operation {
+    fn from(direction: Direction) -> Self {
+        match direction {
+            Direction::Write => Self::Write,
+            Direction::Read => Self::Read,
+        }
+    }
+}
+
+impl From<Fetch> for Operation {
+    fn from(fetch: Fetch) -> Self {
+        match fetch {
+            Fetch::Add(_) => Self::FetchAdd,
+            Fetch::CompareSwap { .. } => Self::CompareSwap,
+        }
+    }
 }
 
 impl Operation {

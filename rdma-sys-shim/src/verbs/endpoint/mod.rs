@@ -26,11 +26,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use batch::ELEMENTS;
-use failure::{Failure, Operation};
+use check::check_key;
+use failure::Failure;
 use link::Line;
 use queue::SendQueue;
 pub(super) use request::Local;
-use request::{Request, Verb};
+use request::Request;
 use ring::RingPiece;
 
 use super::adapter::Adapter;
@@ -41,7 +42,7 @@ use crate::channel::{Presence, Status};
 use crate::device::batch::{BatchError, TransferBatch};
 use crate::system::random;
 use crate::{
-    Endpoint, Error, Liveness, Mapping, RemoteAddress, RemoteRegion, Result, Ticket, Update, Width,
+    Direction, Endpoint, Error, Fetch, Liveness, RemoteAddress, Result, Ticket, Update, Width,
 };
 
 /// Data that is at most this long travels in its request, where the device allows it.
@@ -323,54 +324,38 @@ pub(super) fn queue_pair(
 }
 
 impl Endpoint for VerbsEndpoint {
-    unsafe fn write(&self, from: *const u8, len: usize, to: RemoteAddress) -> Result<Ticket> {
-        // SAFETY: the caller's promise; a write only reads.
-        unsafe { self.transfer(Operation::Write, from.cast_mut(), len, to) }
-    }
-
-    unsafe fn read(&self, to: *mut u8, len: usize, from: RemoteAddress) -> Result<Ticket> {
+    unsafe fn transfer(
+        &self,
+        direction: Direction,
+        local: *mut u8,
+        len: usize,
+        at: RemoteAddress,
+    ) -> Result<Ticket> {
+        let operation = direction.into();
+        check_key(&self.peer, operation, at, len as u64)?;
+        let mut queue = self.open_queue()?;
         // SAFETY: the caller's promise.
-        unsafe { self.transfer(Operation::Read, to, len, from) }
+        unsafe { self.transfer_on(&mut queue, operation, local, len, at) }
     }
 
-    unsafe fn write_batch(
+    unsafe fn transfer_batch(
         &self,
-        batch: &TransferBatch<'_>,
-    ) -> std::result::Result<Ticket, BatchError> {
-        // SAFETY: the caller's promise; a write only reads.
-        unsafe { self.transfer_batch(Operation::Write, batch) }
-    }
-
-    unsafe fn read_batch(
-        &self,
+        direction: Direction,
         batch: &TransferBatch<'_>,
     ) -> std::result::Result<Ticket, BatchError> {
         // SAFETY: the caller's promise.
-        unsafe { self.transfer_batch(Operation::Read, batch) }
+        unsafe { self.post_batch(direction.into(), batch) }
     }
 
-    unsafe fn fetch_add(
+    unsafe fn fetch(
         &self,
         at: RemoteAddress,
         width: Width,
-        add: u64,
+        fetch: Fetch,
         old: *mut u64,
     ) -> Result<Ticket> {
         // SAFETY: the caller's promise.
-        unsafe { self.atomic(Operation::FetchAdd, at, width, Verb::FetchAdd { add }, old) }
-    }
-
-    unsafe fn compare_swap(
-        &self,
-        at: RemoteAddress,
-        width: Width,
-        expect: u64,
-        new: u64,
-        old: *mut u64,
-    ) -> Result<Ticket> {
-        let verb = Verb::CompareSwap { expect, new };
-        // SAFETY: the caller's promise.
-        unsafe { self.atomic(Operation::CompareSwap, at, width, verb, old) }
+        unsafe { self.fetch_word(at, width, fetch, old) }
     }
 
     unsafe fn update_each(
@@ -418,12 +403,6 @@ impl Endpoint for VerbsEndpoint {
         self.poll(&mut queue)?;
         self.watch(&mut queue)?;
         self.sound(&queue)
-    }
-
-    /// What other processes have registered is reached through the device only, so that all
-    /// atomics on it are the device's.
-    fn map(&self, _region: &RemoteRegion) -> Result<Option<Mapping>> {
-        Ok(None)
     }
 
     /// A connection that failed may have done so for want of anything between the two: what is asked of it next

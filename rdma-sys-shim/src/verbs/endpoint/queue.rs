@@ -24,7 +24,7 @@ use super::signals::Signals;
 use super::unposted::{CHAIN, Unposted};
 use crate::verbs::memory;
 use crate::verbs::objects::{MemoryRegion, QueuePair};
-use crate::{Error, RemoteAddress, Result};
+use crate::{Error, Fetch, RemoteAddress, Result};
 
 /// The longest request through the ring.
 pub(super) const PIECE_BYTES: usize = 64 << 10;
@@ -252,9 +252,7 @@ impl<L: Link> SendQueue<L> {
             Request::whole(Operation::Store, at, local)
         } else {
             Request {
-                verb: Verb::FetchAdd {
-                    add: new.wrapping_sub(old),
-                },
+                verb: Verb::Fetch(Fetch::Add(new.wrapping_sub(old))),
                 fence,
                 ..Request::whole(Operation::Store, at, answer)
             }

@@ -7,15 +7,14 @@ use ibverbs_sys::ibv_wr_opcode as opcode;
 
 use super::failure::Operation;
 use super::ring::RingPiece;
-use crate::RemoteAddress;
+use crate::{Fetch, RemoteAddress};
 
 /// What a request does at the target.
 #[derive(Clone, Copy)]
 pub(super) enum Verb {
     Write,
     Read,
-    FetchAdd { add: u64 },
-    CompareSwap { expect: u64, new: u64 },
+    Fetch(Fetch),
 }
 
 /// Where a request finds or leaves its data in this process.
@@ -171,11 +170,11 @@ impl Request {
                 work.opcode = opcode::IBV_WR_RDMA_READ;
                 work.wr.rdma = plain;
             }
-            Verb::FetchAdd { add } => {
+            Verb::Fetch(Fetch::Add(add)) => {
                 work.opcode = opcode::IBV_WR_ATOMIC_FETCH_AND_ADD;
                 work.wr.atomic = atomic(add, 0);
             }
-            Verb::CompareSwap { expect, new } => {
+            Verb::Fetch(Fetch::CompareSwap { expect, new }) => {
                 work.opcode = opcode::IBV_WR_ATOMIC_CMP_AND_SWP;
                 work.wr.atomic = atomic(expect, new);
             }

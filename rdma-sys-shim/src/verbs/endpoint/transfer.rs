@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering;
 
 use super::VerbsEndpoint;
-use super::check::check_key;
 use super::failure::Operation;
 use super::queue::{PIECE_BYTES, SendQueue};
 use super::request::{Local, Request};
@@ -14,27 +13,10 @@ use crate::{RemoteAddress, Result, Ticket};
 pub(super) const COPIED_AT_ONCE: usize = 256;
 
 impl VerbsEndpoint {
-    /// A write or a read.
+    /// A write or a read, whose key was checked.
     ///
     /// # Safety
-    /// As for [`Endpoint::write`] and [`Endpoint::read`]; a write only reads `base`.
-    pub(super) unsafe fn transfer(
-        &self,
-        operation: Operation,
-        base: *mut u8,
-        len: usize,
-        at: RemoteAddress,
-    ) -> Result<Ticket> {
-        check_key(&self.peer, operation, at, len as u64)?;
-        let mut queue = self.open_queue()?;
-        // SAFETY: the caller's promise.
-        unsafe { self.transfer_on(&mut queue, operation, base, len, at) }
-    }
-
-    /// As [`transfer`](Self::transfer), of what is checked.
-    ///
-    /// # Safety
-    /// As for [`transfer`](Self::transfer).
+    /// As for [`Endpoint::transfer`](crate::Endpoint::transfer).
     pub(super) unsafe fn transfer_on(
         &self,
         queue: &mut SendQueue,
@@ -89,7 +71,7 @@ impl VerbsEndpoint {
     /// Lets the device use the caller's buffer itself.
     ///
     /// # Safety
-    /// As for [`VerbsEndpoint::transfer`]; `lkey` covers the buffer.
+    /// As for [`VerbsEndpoint::transfer_on`]; `lkey` covers the buffer.
     unsafe fn in_place(
         &self,
         queue: &mut SendQueue,
@@ -115,7 +97,7 @@ impl VerbsEndpoint {
     /// Copies data by way of the ring.
     ///
     /// # Safety
-    /// As for [`VerbsEndpoint::transfer`].
+    /// As for [`VerbsEndpoint::transfer_on`].
     unsafe fn through_ring(
         &self,
         queue: &mut SendQueue,

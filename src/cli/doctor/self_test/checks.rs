@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use rdma_sys_shim::AtomicDomain;
+use rdma_sys_shim::{AtomicDomain, Direction};
 
 use super::link::{
     ADDED, ADDED_ANSWER, ADDS_DONE, BLOCK, Link, STORED, STORED_ANSWER, SUM, SUM_BESIDE_PROCESSOR,
@@ -33,9 +33,9 @@ pub(super) fn data(link: &Link, role: Role) -> Outcome {
     for len in LENGTHS {
         let bytes: Vec<u8> = (0..len).map(|at| (at * 31 + len) as u8).collect();
         link.set_out(&bytes);
-        link.finish(link.write(len)?)?;
+        link.finish(link.transfer(Direction::Write, len)?)?;
         link.set_out(&vec![0; len]);
-        link.finish(link.read(len)?)?;
+        link.finish(link.transfer(Direction::Read, len)?)?;
         let found = link.get_out(len);
         if let Some(at) = (0..len).find(|&at| found[at] != bytes[at]) {
             let (found, bytes) = (found[at], bytes[at]);
@@ -163,7 +163,7 @@ pub(super) fn order(link: &Link, role: Role, flag: FlagKind) -> Outcome {
             if role == Role::Origin {
                 let bytes: Vec<u8> = round.to_ne_bytes().repeat(len / 8);
                 link.set_out(&bytes);
-                link.write(len)?;
+                link.transfer(Direction::Write, len)?;
                 let ticket = match flag {
                     FlagKind::Stored => link.store(word, round - 1, round)?,
                     FlagKind::Added => link.begin_add(word, 1)?,
@@ -202,7 +202,7 @@ pub(super) fn bandwidth(link: &Link, role: Role) -> Result<f64, String> {
     if role == Role::Target {
         return Ok(0.0);
     }
-    link.finish(link.write(BLOCK)?)?;
+    link.finish(link.transfer(Direction::Write, BLOCK)?)?;
     let (start, mut blocks, mut posted) = (Instant::now(), 0_u32, VecDeque::new());
     while start.elapsed() < TIMED || blocks < AT_A_TIME as u32 {
         if posted.len() == AT_A_TIME
@@ -210,7 +210,7 @@ pub(super) fn bandwidth(link: &Link, role: Role) -> Result<f64, String> {
         {
             link.finish(oldest)?;
         }
-        posted.push_back(link.write(BLOCK)?);
+        posted.push_back(link.transfer(Direction::Write, BLOCK)?);
         blocks += 1;
     }
     posted

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rdma_sys_shim::memory::{after_flag, before_flag, copy};
-use rdma_sys_shim::{Device, Endpoint, LocalRegion, RemoteAddress, RemoteRegion, Ticket, Width};
+use rdma_sys_shim::{
+    Device, Direction, Endpoint, Fetch, LocalRegion, RemoteAddress, RemoteRegion, Ticket, Width,
+};
 use serde::{Deserialize, Serialize};
 
 /// A word of the region.
@@ -241,20 +243,12 @@ impl Link {
         bytes
     }
 
-    /// Begins to write so many of the bytes that were set to the peer.
-    pub(super) fn write(&self, len: usize) -> Result<Ticket, String> {
-        let (from, to) = (self.place(OUT, len), self.there(IN as u64));
+    /// Begins to write so many of the bytes that were set to the peer, or to read so many of those that were written there.
+    pub(super) fn transfer(&self, direction: Direction, len: usize) -> Result<Ticket, String> {
+        let (here, there) = (self.place(OUT, len), self.there(IN as u64));
         // SAFETY: a part of the region, which is kept until nothing is under way.
-        self.peer
-            .note(unsafe { self.peer.endpoint.write(from, len, to) })
-    }
-
-    /// Begins to read so many of the bytes that were written to the peer.
-    pub(super) fn read(&self, len: usize) -> Result<Ticket, String> {
-        let (to, from) = (self.place(OUT, len), self.there(IN as u64));
-        // SAFETY: as above.
-        self.peer
-            .note(unsafe { self.peer.endpoint.read(to, len, from) })
+        let posted = unsafe { (self.peer.endpoint).transfer(direction, here, len, there) };
+        self.peer.note(posted)
     }
 
     /// Stores in a word of the peer's that only this rank stores to, behind what was written before.
@@ -267,7 +261,7 @@ impl Link {
     pub(super) fn begin_add(&self, word: Word, add: u64) -> Result<Ticket, String> {
         let (at, old) = (self.there(word.0), self.word(ANSWER).as_ptr());
         // SAFETY: a word of the region, which is kept until nothing is under way.
-        let posted = unsafe { self.peer.endpoint.fetch_add(at, Width::W8, add, old) };
+        let posted = unsafe { (self.peer.endpoint).fetch(at, Width::W8, Fetch::Add(add), old) };
         self.peer.note(posted)
     }
 
@@ -281,8 +275,9 @@ impl Link {
     /// Replaces a word of the peer's, if it holds what is expected; returns what it held.
     pub(super) fn swap(&self, word: Word, expect: u64, new: u64) -> Result<u64, String> {
         let (at, old) = (self.there(word.0), self.word(ANSWER).as_ptr());
+        let swap = Fetch::CompareSwap { expect, new };
         // SAFETY: as above.
-        let posted = unsafe { (self.peer.endpoint).compare_swap(at, Width::W8, expect, new, old) };
+        let posted = unsafe { self.peer.endpoint.fetch(at, Width::W8, swap, old) };
         self.finish(self.peer.note(posted)?)?;
         Ok(self.load(ANSWER))
     }
@@ -291,7 +286,7 @@ impl Link {
     pub(super) fn add_to_own(&self, word: Word) -> Result<(), String> {
         let (at, old) = (self.region.remote().at(word.0), self.word(ANSWER).as_ptr());
         // SAFETY: as above.
-        let posted = unsafe { self.to_self.endpoint.fetch_add(at, Width::W8, 1, old) };
+        let posted = unsafe { (self.to_self.endpoint).fetch(at, Width::W8, Fetch::Add(1), old) };
         self.finish_on(&self.to_self, self.to_self.note(posted)?)
     }
 }

@@ -16,7 +16,7 @@ use crate::soft::select::Path;
 use crate::soft::slots::SLOTS;
 use crate::soft::table::RegionTable;
 use crate::soft::{DEVICE, Options};
-use crate::{Access, Endpoint as _, Error, Number, RemoteRegion, Sums as _};
+use crate::{Access, Direction, Endpoint as _, Error, Number, RemoteRegion, Sums as _};
 
 /// The longest pieces of lists for which assist is asked.
 const SHORT: usize = 1 << 10;
@@ -74,19 +74,27 @@ impl Peer {
     fn write(&self, bytes: &[u8], offset: usize) {
         let at = self.region.at(offset as u64);
         // SAFETY: the bytes are there until the operation is complete, which it is on return.
-        unsafe { self.endpoint.write(bytes.as_ptr(), bytes.len(), at) }.unwrap();
+        unsafe {
+            self.endpoint
+                .transfer(Direction::Write, bytes.as_ptr().cast_mut(), bytes.len(), at)
+        }
+        .unwrap();
     }
 
     fn read(&self, offset: usize, len: usize) -> Vec<u8> {
         let mut bytes = vec![0xee; len];
         let at = self.region.at(offset as u64);
         // SAFETY: as above.
-        unsafe { self.endpoint.read(bytes.as_mut_ptr(), len, at) }.unwrap();
+        unsafe {
+            self.endpoint
+                .transfer(Direction::Read, bytes.as_mut_ptr(), len, at)
+        }
+        .unwrap();
         bytes
     }
 
     /// A put or a get of pieces of `bytes`: how far from the start of the memory, and how long.
-    fn batch(&self, operation: Operation, bytes: &mut [u8], pieces: &[(usize, usize)]) {
+    fn batch(&self, direction: Direction, bytes: &mut [u8], pieces: &[(usize, usize)]) {
         let runs: Vec<_> = pieces
             .iter()
             .map(|&(offset, _)| RemoteRun {
@@ -106,7 +114,7 @@ impl Peer {
             pieces: &local,
         };
         // SAFETY: the pieces lie in `bytes`.
-        unsafe { self.endpoint.transfer_batch(operation, &batch) }.unwrap();
+        unsafe { self.endpoint.transfer_batch(direction, &batch) }.unwrap();
     }
 
     /// What is in the memory, whoever serves.
@@ -269,8 +277,8 @@ fn pieces_of_batches_arrive_with_assist_or_without() {
             let all = pieces.iter().map(|&(_, len)| len).sum();
             let mut sent = bytes(all, which + round);
             let mut seen = vec![0; all];
-            peer.batch(Operation::Write, &mut sent, pieces);
-            peer.batch(Operation::Read, &mut seen, pieces);
+            peer.batch(Direction::Write, &mut sent, pieces);
+            peer.batch(Direction::Read, &mut seen, pieces);
             assert_eq!(seen, sent, "list {which}");
             let mut next = sent.iter();
             for &(offset, len) in pieces {
@@ -301,7 +309,7 @@ impl Peer {
     /// A put or a get of blocks from or to `bytes`, in its middle if they go backwards; likewise in the memory.
     fn blocks(
         &self,
-        operation: Operation,
+        direction: Direction,
         bytes: &mut [u8],
         (len, count, stride_here, stride_there): (usize, usize, isize, i64),
     ) -> std::result::Result<Vec<(usize, usize)>, Error> {
@@ -325,7 +333,8 @@ impl Peer {
         };
         let each = (0..count as isize).map(ends).collect();
         // SAFETY: each block lies in `bytes`, as was just seen.
-        unsafe { self.endpoint.transfer_blocks(operation, blocks) }.map(|_| each)
+        let posted = unsafe { self.endpoint.transfer_blocks(direction, blocks) };
+        posted.map(|_| each).map_err(|failed| failed.error)
     }
 }
 
@@ -341,9 +350,9 @@ fn blocks_arrive_with_assist_or_without() {
             let before = sent.clone();
             let mut seen = vec![0xee; sent.len()];
             let mut expected = seen.clone();
-            let each = peer.blocks(Operation::Write, &mut sent, shape).unwrap();
+            let each = peer.blocks(Direction::Write, &mut sent, shape).unwrap();
             assert_eq!(sent, before);
-            peer.blocks(Operation::Read, &mut seen, shape).unwrap();
+            peer.blocks(Direction::Read, &mut seen, shape).unwrap();
             let memory = peer.read(0, peer.memory.len());
             for (here, there) in each {
                 let block = here..here + shape.0;
@@ -394,7 +403,7 @@ fn blocks_outside_the_region_are_refused_and_named() {
         for (stride, first_beyond) in [(8, 4096), (400, 4400)] {
             let shape = (8, 600, 8, stride);
             let error = peer
-                .blocks(Operation::Write, &mut bytes, shape)
+                .blocks(Direction::Write, &mut bytes, shape)
                 .unwrap_err();
             assert!(error.is_remote_access());
             let named = format!("{:#x}", peer.region.address + first_beyond);
@@ -424,8 +433,8 @@ fn a_batch_outside_the_region_is_refused_and_named() {
             pieces: &pieces,
         };
         // SAFETY: the pieces lie in `bytes`.
-        let refused = unsafe { peer.endpoint.transfer_batch(Operation::Write, &batch) };
-        let error = refused.unwrap_err();
+        let refused = unsafe { peer.endpoint.transfer_batch(Direction::Write, &batch) };
+        let error = refused.unwrap_err().error;
         assert!(error.is_remote_access());
         let refused = format!("{:#x}", peer.region.address + 4090);
         assert!(error.to_string().contains(&refused), "{error}");
@@ -514,8 +523,8 @@ fn an_agent_is_asked_for_short_pieces_in_lists() {
         let mut sent = bytes(all, most);
         let mut seen = vec![0; all];
         let asked = beside_assist(&peer, 1, |served| {
-            peer.batch(Operation::Write, &mut sent, &pieces);
-            peer.batch(Operation::Read, &mut seen, &pieces);
+            peer.batch(Direction::Write, &mut sent, &pieces);
+            peer.batch(Direction::Read, &mut seen, &pieces);
             served.load(Ordering::Relaxed)
         });
         assert_eq!(seen, sent);
@@ -534,7 +543,7 @@ fn an_agent_is_asked_for_short_pieces_in_lists() {
     let shape = (8, PIECES, 8, stride);
     let mut sent = bytes(8 * PIECES, 2);
     let asked = beside_assist(&peer, 1, |served| {
-        peer.blocks(Operation::Write, &mut sent, shape).unwrap();
+        peer.blocks(Direction::Write, &mut sent, shape).unwrap();
         served.load(Ordering::Relaxed)
     });
     assert!(asked <= PIECES.div_ceil(iovec::MOST), "{asked} requests");
@@ -590,8 +599,8 @@ fn assist_survives_memory_that_was_taken_away() {
                 let (at, local) = (peer.region.at(at as u64), bytes.as_mut_ptr());
                 // SAFETY: the bytes are there until the operation has failed.
                 unsafe {
-                    gone(peer.endpoint.write(local, len, at));
-                    gone(peer.endpoint.read(local, len, at));
+                    gone(peer.endpoint.transfer(Direction::Write, local, len, at));
+                    gone(peer.endpoint.transfer(Direction::Read, local, len, at));
                 }
             }
             let shape = (8, 300, 8, 64);
@@ -605,9 +614,10 @@ fn assist_survives_memory_that_was_taken_away() {
                 stride_here: 8,
                 stride_there: shape.3,
             };
-            for operation in [Operation::Write, Operation::Read] {
+            for direction in [Direction::Write, Direction::Read] {
                 // SAFETY: the blocks lie in `sent`.
-                gone(unsafe { peer.endpoint.transfer_blocks(operation, blocks) });
+                let moved = unsafe { peer.endpoint.transfer_blocks(direction, blocks) };
+                gone(moved.map_err(|failed| failed.error));
             }
             let ones = [1.0_f64; 100];
             let at = peer.region.at(offset as u64);

@@ -192,7 +192,7 @@ fn read() -> Request {
 
 fn fetch_add() -> Request {
     Request {
-        verb: Verb::FetchAdd { add: 1 },
+        verb: Verb::Fetch(Fetch::Add(1)),
         signal: true,
         ..Request::whole(
             Operation::FetchAdd,
