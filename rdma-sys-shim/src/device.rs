@@ -270,28 +270,6 @@ impl Ticket {
 /// it. Whole milliseconds, and longer than the limit of a single check.
 pub const LIVENESS_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Whether the process behind an endpoint runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Liveness {
-    /// It runs, or nothing is known to the contrary.
-    Alive,
-    /// It has closed the device in good order, and may be gone by now.
-    Closed {
-        /// The process that it is or was.
-        pid: u32,
-    },
-    /// It is gone.
-    Gone {
-        /// The process that it was.
-        pid: u32,
-    },
-    /// It has started another program in its place (exec), without having closed the device.
-    Replaced {
-        /// The process.
-        pid: u32,
-    },
-}
-
 /// What a process has taken from a device, and asked of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -587,9 +565,14 @@ pub trait Endpoint: Send + Sync {
         self.map(region)
     }
 
-    /// Whether the peer's process runs, as far as this device can tell. Costs a system call or more. Where it cannot tell, the
-    /// next operation, or [`Endpoint::intact`], fails if no answer comes.
-    fn liveness(&self) -> Liveness;
+    /// Fails if the peer's process does not run, as far as this device can tell. Costs a system call or more. Where it cannot
+    /// tell, the next operation, or [`Endpoint::intact`], fails if no answer comes.
+    ///
+    /// # Errors
+    /// [`PeerClosed`](crate::Error::PeerClosed): it has closed the device in good order, and may be gone by now.
+    /// [`PeerGone`](crate::Error::PeerGone): it is gone. [`PeerReplaced`](crate::Error::PeerReplaced): it has started
+    /// another program in its place (exec), without having closed the device.
+    fn liveness(&self) -> Result<()>;
 }
 
 /// Sums that threads of a peer's process make: an agent, or threads that wait for something themselves.

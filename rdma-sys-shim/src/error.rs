@@ -145,12 +145,12 @@ pub enum Error {
         known: String,
     },
     /// The process at the other end has closed the device in good order.
-    #[error("process {pid} on {host} has left")]
+    #[error("process {pid}{} has left", IfKnown(" on ", .host, ""))]
     PeerClosed {
         /// The process.
         pid: u32,
-        /// Its host.
-        host: Arc<str>,
+        /// Its host, if it may be another.
+        host: Option<Arc<str>>,
     },
     /// The peer's device did not answer within all retries.
     #[error("{operation}: no answer from process {pid} on {host} ({why})")]

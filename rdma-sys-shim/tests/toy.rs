@@ -11,7 +11,7 @@ use libtest_mimic::{Arguments, Trial};
 use rdma_sys_shim::testkit;
 use rdma_sys_shim::{
     ALIGNMENT, Access, AtomicDomain, Capabilities, Device, DeviceInfo, Direction, Endpoint, Error,
-    Fetch, Liveness, LocalRegion, Mapping, Provider, Registry, RemoteAddress, RemoteRegion, Result,
+    Fetch, LocalRegion, Mapping, Provider, Registry, RemoteAddress, RemoteRegion, Result,
     Surroundings, TargetThread, Ticket, Update, Width,
 };
 
@@ -284,11 +284,11 @@ impl Endpoint for ToyEndpoint {
         Ok((may_map && region.len > 0).then(|| Mapping::new(base, region.len, ())))
     }
 
-    fn liveness(&self) -> Liveness {
+    fn liveness(&self) -> Result<()> {
         let pid = std::process::id();
         match self.0.has_closed.load(Acquire) {
-            true => Liveness::Closed { pid },
-            false => Liveness::Alive,
+            true => Err(Error::PeerClosed { pid, host: None }),
+            false => Ok(()),
         }
     }
 }

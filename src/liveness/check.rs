@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use rdma_sys_shim::Liveness;
 use transom_launch::pmi::PmiError;
 
 use crate::error::{Error, ErrorKind, PeerError, Result};
@@ -140,17 +139,8 @@ impl Context {
             }
         };
         unseen::saw(rank);
-        match peer.endpoint().liveness() {
-            Liveness::Alive => {}
-            Liveness::Closed { .. } => return missing(PeerError::Left { rank }),
-            Liveness::Gone { pid } => {
-                let gone = rdma_sys_shim::Error::PeerGone { pid };
-                return Err(self.name_absent(rank, gone.into()));
-            }
-            Liveness::Replaced { pid } => {
-                let replaced = rdma_sys_shim::Error::PeerReplaced { pid };
-                return Err(self.name_absent(rank, replaced.into()));
-            }
+        if let Err(error) = peer.endpoint().liveness() {
+            return Err(self.name_absent(rank, error.into()));
         }
         match peer.state.load() {
             Ok(STATE_LEFT) => missing(PeerError::Left { rank }),

@@ -1,6 +1,7 @@
 //! Why a rank cannot be reached: the device's "process is gone" as an error that names the rank.
 
-use rdma_sys_shim::{Absence, Liveness};
+use rdma_sys_shim::Absence;
+use rdma_sys_shim::Error::PeerClosed;
 
 use super::context::Context;
 use super::control_header::STATE_LEFT;
@@ -35,7 +36,7 @@ impl Context {
     fn cause_of_absence(&self, rank: u32, pid: u32, how: Absence, error: &Error) -> PeerError {
         let said_so = |fabric: &Fabric| {
             fabric.known(rank).is_some_and(|peer| {
-                let closed = matches!(peer.endpoint().liveness(), Liveness::Closed { .. });
+                let closed = matches!(peer.endpoint().liveness(), Err(PeerClosed { .. }));
                 closed || peer.state.load().is_ok_and(|state| state == STATE_LEFT)
             })
         };

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::order::{Order, Which};
 use crate::device::batch::{BatchError, StridedBlocks, TransferBatch};
 use crate::{
-    Direction, Endpoint, Fetch, LIVENESS_INTERVAL, Liveness, Mapping, RemoteAddress, RemoteRegion,
+    Direction, Endpoint, Error, Fetch, LIVENESS_INTERVAL, Mapping, RemoteAddress, RemoteRegion,
     Result, Ticket, Update, Via, Width,
 };
 
@@ -155,7 +155,7 @@ impl AgentAtomicsEndpoint {
     /// Whether all that was posted is complete, or has failed, or is for a peer that is not there.
     pub(super) fn is_drained(&self) -> bool {
         let last = self.order().last();
-        self.completed(last).unwrap_or(true) || self.liveness() != Liveness::Alive
+        self.completed(last).unwrap_or(true) || self.liveness().is_err()
     }
 
     /// Waits for [`Self::is_drained`]. False if it takes until after `end`.
@@ -329,12 +329,10 @@ impl Endpoint for AgentAtomicsEndpoint {
     }
 
     /// A process that closes its device says so over both. It may be gone before the second one has heard of it.
-    fn liveness(&self) -> Liveness {
-        let both = [self.atomics.liveness(), self.data.liveness()];
-        let closed = both
-            .iter()
-            .find(|one| matches!(one, Liveness::Closed { .. }));
-        let missing = both.iter().find(|&&one| one != Liveness::Alive);
-        *closed.or(missing).unwrap_or(&Liveness::Alive)
+    fn liveness(&self) -> Result<()> {
+        match (self.atomics.liveness(), self.data.liveness()) {
+            (_, Err(closed @ Error::PeerClosed { .. })) => Err(closed),
+            (atomics, data) => atomics.and(data),
+        }
     }
 }

@@ -11,9 +11,8 @@ use crate::provider::{JobSecret, Surroundings};
 use crate::tcp::Tcp;
 use crate::testkit::{self, Peers, alone, fetch_add, finish, memory};
 use crate::{
-    Access, Capabilities, Device, DeviceInfo, Direction, Endpoint, Error, Fetch, Liveness,
-    LocalRegion, Mapping, Provider, Registry, RemoteAddress, RemoteRegion, Result, Ticket, Update,
-    Width,
+    Access, Capabilities, Device, DeviceInfo, Direction, Endpoint, Error, Fetch, LocalRegion,
+    Mapping, Provider, Registry, RemoteAddress, RemoteRegion, Result, Ticket, Update, Width,
 };
 
 const NAME: &str = "late-writes";
@@ -133,7 +132,7 @@ impl Endpoint for LateEndpoint {
         self.device.map(region)
     }
 
-    fn liveness(&self) -> Liveness {
+    fn liveness(&self) -> Result<()> {
         self.device.liveness()
     }
 }
@@ -335,8 +334,8 @@ impl Endpoint for Told {
         }
     }
 
-    fn liveness(&self) -> Liveness {
-        Liveness::Alive
+    fn liveness(&self) -> Result<()> {
+        Ok(())
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::Liveness;
+use crate::{Error, Result};
 
 /// What is known of a peer's process, to both sides of its connections.
 #[derive(Debug, Default)]
@@ -29,12 +29,13 @@ impl Status {
         }
     }
 
-    /// As an endpoint says it. `pid` is the process.
-    pub(crate) fn liveness(&self, pid: u32) -> Liveness {
+    /// As an endpoint says it, of process `pid` on `host`.
+    pub(crate) fn liveness(&self, pid: u32, host: &Arc<str>) -> Result<()> {
+        let host = || Some(host.clone());
         match self.presence() {
-            Presence::Here => Liveness::Alive,
-            Presence::Closed => Liveness::Closed { pid },
-            Presence::Gone => Liveness::Gone { pid },
+            Presence::Here => Ok(()),
+            Presence::Closed => Err(Error::PeerClosed { pid, host: host() }),
+            Presence::Gone => Err(Error::PeerGone { pid }),
         }
     }
 

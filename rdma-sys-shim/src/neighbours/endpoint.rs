@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use crate::device::batch::{BatchError, StridedBlocks, TransferBatch};
 use crate::soft::SoftEndpoint;
 use crate::{
-    Device, Direction, Endpoint, Fetch, Liveness, Mapping, RemoteAddress, RemoteRegion, Result,
-    Sums, Ticket, Update, Via, Width,
+    Device, Direction, Endpoint, Fetch, Mapping, RemoteAddress, RemoteRegion, Result, Sums, Ticket,
+    Update, Via, Width,
 };
 
 pub(super) struct MappingEndpoint {
@@ -184,11 +184,10 @@ impl Endpoint for MappingEndpoint {
         connected.map_or(Via::Device, |endpoint| endpoint.via(atomics))
     }
 
-    fn liveness(&self) -> Liveness {
-        let by_device = self.connected.get().map(|endpoint| endpoint.liveness());
-        match by_device {
-            Some(missing) if missing != Liveness::Alive => missing,
-            _ => self.neighbour.liveness(),
+    fn liveness(&self) -> Result<()> {
+        if let Some(endpoint) = self.connected.get() {
+            endpoint.liveness()?;
         }
+        self.neighbour.liveness()
     }
 }

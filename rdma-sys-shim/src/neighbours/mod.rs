@@ -146,7 +146,7 @@ impl Device for WithNeighbours {
 mod tests {
     use super::*;
     use crate::{
-        DeviceInfo, Direction, Error, Liveness, Provider, Registry, RemoteRegion, Surroundings,
+        Absence, DeviceInfo, Direction, Error, Provider, Registry, RemoteRegion, Surroundings,
         testkit,
     };
 
@@ -211,10 +211,11 @@ mod tests {
     fn who_has_closed_is_known_without_a_connection() {
         let (ours, theirs) = (over_soft(Setting::On), over_soft(Setting::On));
         let endpoint = ours.connect(&theirs.address()).unwrap();
-        assert_eq!(endpoint.liveness(), Liveness::Alive);
+        endpoint.liveness().unwrap();
         theirs.close();
         let pid = std::process::id();
-        assert_eq!(endpoint.liveness(), Liveness::Closed { pid });
+        let closed = endpoint.liveness().unwrap_err().absence();
+        assert_eq!(closed, Some((pid, Absence::Closed)));
     }
 
     #[test]

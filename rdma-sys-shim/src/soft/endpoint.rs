@@ -22,8 +22,8 @@ use crate::cross_memory::Stopped;
 use crate::device::batch::{BatchError, StridedBlocks, TransferBatch};
 use crate::memory::Rows;
 use crate::{
-    Access, Direction, Endpoint, Error, Fetch, Liveness, Mapping, Number, RemoteAddress,
-    RemoteRegion, Result, Sums, Ticket, Update, Via, Width,
+    Access, Direction, Endpoint, Error, Fetch, Mapping, Number, RemoteAddress, RemoteRegion,
+    Result, Sums, Ticket, Update, Via, Width,
 };
 
 pub(crate) struct SoftEndpoint {
@@ -525,11 +525,10 @@ impl Endpoint for SoftEndpoint {
         }
     }
 
-    fn liveness(&self) -> Liveness {
+    fn liveness(&self) -> Result<()> {
+        let (pid, host) = (self.peer.pid(), None);
         match self.segment.is_closed() {
-            true => Liveness::Closed {
-                pid: self.peer.pid(),
-            },
+            true => Err(Error::PeerClosed { pid, host }),
             false => self.peer.liveness(),
         }
     }

@@ -21,7 +21,7 @@ use super::process::{self, ProcessId};
 use super::slots::Unanswered;
 use crate::cross_memory::{self, Stopped};
 use crate::primitive::milliseconds;
-use crate::{Direction, Error, Liveness, RemoteAddress, Result};
+use crate::{Direction, Error, RemoteAddress, Result};
 
 /// The byte that is locked.
 fn lock(kind: libc::c_int) -> libc::flock {
@@ -114,12 +114,10 @@ impl PeerProcess {
             }
     }
 
-    pub(crate) fn liveness(&self) -> Liveness {
-        let pid = self.id.pid;
+    pub(crate) fn liveness(&self) -> Result<()> {
         match self.runs() {
-            true => Liveness::Alive,
-            false if self.id.exists() => Liveness::Replaced { pid },
-            false => Liveness::Gone { pid },
+            true => Ok(()),
+            false => Err(self.gone()),
         }
     }
 

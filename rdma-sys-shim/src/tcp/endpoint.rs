@@ -13,8 +13,7 @@ use super::regions::Keys;
 use crate::channel::Stream;
 use crate::device::batch::{BatchError, LocalPiece, TransferBatch, post_each};
 use crate::{
-    Direction, Endpoint, Fetch, Liveness, Number, RemoteAddress, Result, Sums, Ticket, Update, Via,
-    Width,
+    Direction, Endpoint, Fetch, Number, RemoteAddress, Result, Sums, Ticket, Update, Via, Width,
 };
 
 pub(super) struct TcpEndpoint {
@@ -336,10 +335,10 @@ impl Endpoint for TcpEndpoint {
         Via::Agent
     }
 
-    fn liveness(&self) -> Liveness {
+    fn liveness(&self) -> Result<()> {
         // How the connection has failed is of no matter here.
         let _ = self.intact();
-        self.peer.status.liveness(self.peer.pid)
+        (self.peer.status).liveness(self.peer.pid, &self.peer.host)
     }
 }
 

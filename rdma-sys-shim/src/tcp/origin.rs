@@ -469,7 +469,10 @@ impl Origin {
         let Peer { pid, host, status } = &*self.peer;
         let (pid, host) = (*pid, host.clone());
         let failure = match (status.presence(), error.kind()) {
-            (Presence::Closed, _) => Error::PeerClosed { pid, host },
+            (Presence::Closed, _) => Error::PeerClosed {
+                pid,
+                host: Some(host),
+            },
             (
                 _,
                 io::ErrorKind::UnexpectedEof

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::{Setup, fetch_add, fresh_memory, memory, write};
 use crate::system::page_size;
-use crate::{ALIGNMENT, Access, Error, Liveness, Width};
+use crate::{ALIGNMENT, Absence, Access, Error, Width};
 
 pub(super) fn allocated_memory_is_zeroed_and_aligned(setup: &Setup) {
     let peers = setup.peers(true);
@@ -77,17 +77,16 @@ pub(super) fn a_peer_lives_until_it_has_closed(setup: &Setup) {
         let region = peers.target.allocate(8, 8).unwrap();
         let word = region.remote().at(0);
         assert_eq!(fetch_add(&*peers.way, word, Width::W8, 1).unwrap(), 0);
-        assert_eq!(peers.way.liveness(), Liveness::Alive);
+        peers.way.liveness().unwrap();
         peers.way.intact().unwrap();
     });
     let peers = setup.peers(false);
     peers.target.close();
-    let closed = Liveness::Closed {
-        pid: std::process::id(),
-    };
+    let absence = || peers.way.liveness().err().and_then(|error| error.absence());
+    let closed = Some((std::process::id(), Absence::Closed));
     // A device that is far away hears of it later.
     let begun = Instant::now();
-    while peers.way.liveness() != closed {
+    while absence() != closed {
         assert!(begun.elapsed() < Duration::from_secs(10), "it lives on");
         std::thread::sleep(Duration::from_millis(1));
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use rdma_sys_shim::{Direction, Endpoint, Fetch, Liveness, RemoteAddress, Ticket, Update, Width};
+use rdma_sys_shim::{Direction, Endpoint, Fetch, RemoteAddress, Ticket, Update, Width};
 
 use crate::wait::lock;
 
@@ -78,7 +78,7 @@ impl Endpoint for Scripted {
         Err(rdma_sys_shim::Error::PeerGone { pid: 2 })
     }
 
-    fn liveness(&self) -> Liveness {
+    fn liveness(&self) -> rdma_sys_shim::Result<()> {
         unreachable!()
     }
 }

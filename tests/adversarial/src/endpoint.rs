@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rdma_sys_shim::memory::copy;
 use rdma_sys_shim::{
-    Direction, Endpoint, Error, Fetch, Liveness, RemoteAddress, Result, Ticket, Update, Width,
+    Direction, Endpoint, Error, Fetch, RemoteAddress, Result, Ticket, Update, Width,
 };
 
 use crate::engine::{Engine, Message};
@@ -261,7 +261,7 @@ impl Endpoint for AdversarialEndpoint {
         self.progress.intact()
     }
 
-    fn liveness(&self) -> Liveness {
+    fn liveness(&self) -> Result<()> {
         self.way.liveness()
     }
 }

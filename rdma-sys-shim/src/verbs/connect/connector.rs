@@ -208,7 +208,7 @@ impl Connector {
 fn closed(peer: &Address) -> Error {
     Error::PeerClosed {
         pid: peer.record.pid,
-        host: peer.record.host.as_str().into(),
+        host: Some(peer.record.host.as_str().into()),
     }
 }
 

@@ -10,8 +10,8 @@ use crate::rdma::{self, Choice, Seat, Selector};
 use crate::verbs::connect::{Numbers, Queues};
 use crate::verbs::endpoint::VerbsEndpoint;
 use crate::{
-    Device, Direction, Endpoint, Error, Fetch, JobSecret, Liveness, LocalPiece, LocalRegion,
-    RemoteRun, Result, Ticket, TransferBatch, Width,
+    Device, Direction, Endpoint, Error, Fetch, JobSecret, LocalPiece, LocalRegion, RemoteRun,
+    Result, Ticket, TransferBatch, Width,
 };
 
 const WORDS: usize = 16;
@@ -321,7 +321,7 @@ fn who_leaves_has_closed_and_who_dies_is_gone_for_both_sides() {
         let endpoint = origin.connect_to(target.own()).unwrap();
         let stored = endpoint.store(there.remote().at(0), 0, 7).unwrap();
         endpoint.wait(stored).unwrap();
-        assert_eq!(endpoint.liveness(), Liveness::Alive);
+        endpoint.liveness().unwrap();
         if leaves {
             target.close();
         }
@@ -330,23 +330,19 @@ fn who_leaves_has_closed_and_who_dies_is_gone_for_both_sides() {
         // As the kernel does it for a process that was killed.
         drop(target);
         let begun = Instant::now();
-        while endpoint.liveness() == Liveness::Alive {
+        while endpoint.liveness().is_ok() {
             assert!(begun.elapsed().as_secs() < 60, "nobody says so");
             std::thread::yield_now();
         }
-        let pid = std::process::id();
-        let expected = match leaves {
-            true => Liveness::Closed { pid },
-            false => Liveness::Gone { pid },
-        };
-        assert_eq!(endpoint.liveness(), expected);
         let stored = endpoint.store(at, 7, 8);
-        let error = stored.and_then(|stored| endpoint.wait(stored)).unwrap_err();
-        let is_expected = match leaves {
-            true => matches!(error, Error::PeerClosed { .. }),
-            false => matches!(error, Error::PeerGone { .. }),
-        };
-        assert!(is_expected, "{error}");
+        let failed = stored.and_then(|stored| endpoint.wait(stored));
+        for error in [endpoint.liveness(), failed].map(Result::unwrap_err) {
+            let is_expected = match leaves {
+                true => matches!(error, Error::PeerClosed { .. }),
+                false => matches!(error, Error::PeerGone { .. }),
+            };
+            assert!(is_expected, "{error}");
+        }
         origin.close();
     }
 }

@@ -41,9 +41,7 @@ use super::peer::Peer;
 use crate::channel::{Presence, Status};
 use crate::device::batch::{BatchError, TransferBatch};
 use crate::system::random;
-use crate::{
-    Direction, Endpoint, Error, Fetch, Liveness, RemoteAddress, Result, Ticket, Update, Width,
-};
+use crate::{Direction, Endpoint, Error, Fetch, RemoteAddress, Result, Ticket, Update, Width};
 
 /// Data that is at most this long travels in its request, where the device allows it.
 const INLINE: u32 = 220;
@@ -199,7 +197,7 @@ impl VerbsEndpoint {
     fn has_left(&self) -> Error {
         Error::PeerClosed {
             pid: self.peer.pid,
-            host: self.peer.host.clone(),
+            host: Some(self.peer.host.clone()),
         }
     }
 
@@ -407,15 +405,14 @@ impl Endpoint for VerbsEndpoint {
 
     /// A connection that failed may have done so for want of anything between the two: what is asked of it next
     /// fails as well, and says why.
-    fn liveness(&self) -> Liveness {
-        let pid = self.peer.pid;
+    fn liveness(&self) -> Result<()> {
         if self.status.presence() == Presence::Here {
             let mut queue = self.queue();
             // The answer, or that there is none, is seen next time.
             let _ = queue.ask();
             let _ = self.poll(&mut queue);
         }
-        self.status.liveness(pid)
+        self.status.liveness(self.peer.pid, &self.peer.host)
     }
 }
 
