@@ -9,7 +9,7 @@ use crate::{
     Result, StridedBlocks, Ticket, TransferBatch, Update, Width,
 };
 
-/// Does one thing to eight bytes at a place.
+/// An operation on eight bytes at a place.
 type Operation = fn(&dyn Endpoint, RemoteAddress) -> Result<()>;
 
 const WRITE: Operation = |way, at| write(way, &[1; 8], at);
@@ -27,7 +27,7 @@ fn all() -> impl Iterator<Item = Operation> {
     [WRITE, READ, STORE].into_iter().chain(ATOMICS)
 }
 
-/// Sees that an operation is refused at a place, over a connection of its own: one that has failed may stay failed.
+/// Checks that an operation is refused at a place. Uses a new connection, since one that has failed may stay failed.
 fn is_refused(peers: &Peers, setup: &Setup, operation: Operation, at: RemoteAddress) {
     let origin = setup.peers(true).origin;
     let way = origin.connect(&peers.target.address()).unwrap();
@@ -58,7 +58,7 @@ pub(super) fn places_outside_and_forged_keys(setup: &Setup) {
                 is_refused(&peers, setup, operation, at);
             }
         }
-        // Half in, half out; and no bytes, which are inside even at the end. What is inside may have been written.
+        // Partly outside; and no bytes, which is inside even at the end. The bytes inside may have been written.
         is_refused(&peers, setup, WRITE, remote.at(57));
         write(&*peers.way, &[], remote.at(64)).unwrap();
         assert_eq!(memory(region)[..57], [0; 57]);
@@ -93,7 +93,7 @@ pub(super) fn rights_that_were_not_granted(setup: &Setup) {
         ATOMICS
             .into_iter()
             .for_each(|operation| is_refused(&peers, setup, operation, at));
-        // A mapping would get round the rights.
+        // A mapping would bypass the rights.
         let mapping = peers.way.map(&region.remote()).unwrap();
         assert!(mapping.is_none_or(|_| access == Access::READ.and(Access::WRITE)));
     }
@@ -146,13 +146,13 @@ pub(super) fn batches_that_leave_the_region(setup: &Setup) {
         // SAFETY: the bytes outlive the operation, which is complete or has failed below.
         let posted = unsafe { peers.way.transfer_batch(Direction::Write, &batch) };
         assert_refused(&*peers.way, posted);
-        // What is inside may have been written.
+        // The bytes inside may have been written.
         let all = memory(&region);
         assert!(all[8..4089].iter().all(|&byte| byte == 0), "{outside}");
     }
 }
 
-/// Sees that a batch is refused, and waits for the part that may have been posted.
+/// Checks that a batch is refused, and waits for the part that may have been posted.
 fn assert_refused(way: &dyn Endpoint, posted: std::result::Result<Ticket, BatchError>) {
     let error = match posted {
         Ok(ticket) => finish(way, Ok(ticket)).expect_err("a place is outside"),
@@ -164,7 +164,7 @@ fn assert_refused(way: &dyn Endpoint, posted: std::result::Result<Ticket, BatchE
     assert!(error.is_remote_access(), "{error}");
 }
 
-/// The last piece of each lies outside of the region, in memory that another region has.
+/// The last piece of each list lies outside of the region, in memory of another region.
 pub(super) fn lists_of_which_the_end_is_outside(setup: &Setup) {
     const COUNT: usize = 3;
     let mut bytes = [1_u8; 8 * COUNT];
@@ -175,7 +175,7 @@ pub(super) fn lists_of_which_the_end_is_outside(setup: &Setup) {
             StridedBlocks,
         ) -> std::result::Result<Ticket, BatchError>
         + 'a;
-    // SAFETY: of all: the bytes outlive the operation, which is complete or has failed before the next one.
+    // SAFETY: for all of them: the bytes outlive the operation, which is complete or has failed before the next one.
     let each: [&Post<'_>; 4] = [
         &|way, batch, _| unsafe { way.transfer_batch(Direction::Read, batch) },
         &|way, batch, _| unsafe { way.update_batch(Width::W8, Update::Add, batch) },
@@ -185,7 +185,7 @@ pub(super) fn lists_of_which_the_end_is_outside(setup: &Setup) {
     for post in each {
         let peers = setup.peers(false);
         let whole = peers.target.allocate(8192, 8).unwrap();
-        // SAFETY: inside of what the device allocated, which outlives the region.
+        // SAFETY: inside memory that the device allocated, which outlives the region.
         let half = unsafe { peers.target.register(whole.base(), 4096, Access::ALL) }.unwrap();
         let place = |n: usize| half.remote().at(2048 * n as u64);
         let blocks = StridedBlocks {

@@ -29,7 +29,8 @@ pub(super) fn words_of_eight_bytes(setup: &Setup) {
     });
 }
 
-/// They are zero-extended, and nothing carries over into the neighbours. A device without them refuses them, and goes on.
+/// Old values are zero-extended, and sums do not carry into neighbouring words. A device without narrow atomics refuses
+/// them, and continues to work.
 pub(super) fn narrow_words(setup: &Setup) {
     setup.both_ways(|peers| {
         let has_them = peers.target.capabilities().narrow_atomics;
@@ -97,7 +98,7 @@ pub(super) fn updates_of_many_words(setup: &Setup) {
     });
 }
 
-/// Pieces of one and more words, in any order, some of them for the same words.
+/// Pieces of one or more words, in any order; some update the same words.
 pub(super) fn updates_of_words_anywhere(setup: &Setup) {
     setup.both_ways(|peers| {
         each_region_with_atomics(peers, 8_016, |region| {
@@ -155,7 +156,7 @@ pub(super) fn updates_of_words_anywhere(setup: &Setup) {
     });
 }
 
-/// Where threads of the peer make sums. They may decline to, with nothing done.
+/// Sums by threads of the peer. The threads may decline, with nothing done.
 pub(super) fn sums_of_numbers(setup: &Setup) {
     setup.both_ways(|peers| {
         each_region(peers, 200_000, |region| {
@@ -194,7 +195,7 @@ pub(super) fn sums_of_numbers(setup: &Setup) {
 }
 
 pub(super) fn all_threads_add_to_one_word(setup: &Setup) {
-    // So many that adds which are not atomic show.
+    // Enough rounds to reveal adds that are not atomic.
     const ROUNDS: u64 = 1000;
     setup.both_ways(|peers| {
         each_region_with_atomics(peers, 64, |region| {

@@ -84,7 +84,7 @@ pub(super) fn a_peer_lives_until_it_has_closed(setup: &Setup) {
     peers.target.close();
     let absence = || peers.way.liveness().err().and_then(|error| error.absence());
     let closed = Some((std::process::id(), Absence::Closed));
-    // A device that is far away hears of it later.
+    // A remote device learns of it later.
     let begun = Instant::now();
     while absence() != closed {
         assert!(begun.elapsed() < Duration::from_secs(10), "it lives on");

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use crate::agent_atomics::WithAgentAtomics;
 use crate::{Device, JobSecret, Registry, Result};
 
-/// A device that writes and reads by this one, and whose atomics are carried out by a thread of the target, over TCP.
+/// A device that writes and reads by `device`. A thread of the target carries out its atomics, over TCP.
 ///
 /// # Errors
 /// There is no network interface, or the system refuses.
@@ -27,23 +27,23 @@ pub fn with_agent_atomics(device: Arc<dyn Device>, secret: JobSecret) -> Result<
     Ok(Arc::new(WithAgentAtomics::new(device, secret)?))
 }
 
-/// What a case runs over.
+/// The device that a case tests.
 #[derive(Clone, Copy)]
 pub struct Setup {
-    /// The providers, with the one that is tested.
+    /// The providers, including the one under test.
     pub registry: Registry,
     /// The device, as [`Registry::open`] takes it.
     pub spec: &'static str,
 }
 
 impl Setup {
-    /// Two devices, or one with the way to itself.
+    /// Two devices, or one with a connection to itself.
     #[must_use]
     pub fn peers(&self, to_self: bool) -> Peers {
         peers(self.registry, self.spec, to_self)
     }
 
-    /// Runs a test to a peer, and to oneself.
+    /// Runs a test with a peer, and with the device itself as its peer.
     fn both_ways(&self, test: impl Fn(&Peers)) {
         for to_self in [false, true] {
             eprintln!("to {}", if to_self { "oneself" } else { "a peer" });
@@ -52,23 +52,23 @@ impl Setup {
     }
 }
 
-/// A part of the contract.
+/// A test case: a part of the contract.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// As `TOPIC/WHAT`.
+    /// In the form `TOPIC/WHAT`.
     pub name: &'static str,
     run: fn(&Setup),
 }
 
 impl Case {
-    /// Runs it, alone among those of this process.
+    /// Runs the case. No other case of this process runs at the same time.
     pub fn run(&self, setup: &Setup) {
         let _alone = alone();
         (self.run)(setup);
     }
 }
 
-/// All cases over each of these devices, as tests with names: `DEVICE/TOPIC/WHAT`.
+/// All cases over each of these devices, as tests named `DEVICE/TOPIC/WHAT`.
 pub fn over(
     registry: Registry,
     specs: Vec<&'static str>,
@@ -82,7 +82,7 @@ pub fn over(
     })
 }
 
-/// What a test does that runs a case: it ends well unless the case panics.
+/// Makes a test function of a case: it returns `Ok` unless the case panics.
 pub fn outcome<E>(run: impl FnOnce()) -> impl FnOnce() -> std::result::Result<(), E> {
     move || {
         run();
@@ -90,7 +90,7 @@ pub fn outcome<E>(run: impl FnOnce()) -> impl FnOnce() -> std::result::Result<()
     }
 }
 
-/// Makes cases of functions, named by their topics.
+/// Makes cases from functions, named by their topics.
 macro_rules! cases {
     ($($topic:ident { $($what:ident),* $(,)? })*) => {
         &[$($(Case {
@@ -100,7 +100,7 @@ macro_rules! cases {
     };
 }
 
-/// All of them, in the order in which a new provider passes them most easily.
+/// All cases, in the best order for a new provider to pass them.
 pub const CASES: &[Case] = cases! {
     devices {
         allocated_memory_is_zeroed_and_aligned,

@@ -8,26 +8,26 @@ use crate::{
     Surroundings, Ticket, Update, Width,
 };
 
-/// An operation, or what it leads to, that takes longer never comes.
+/// An operation, or its effect, that takes longer is taken as lost.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// One test at a time: some count descriptors and threads of this process.
+/// One test at a time: some count file descriptors and threads of this process.
 pub fn alone() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
     LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A device, and the way to it: another device's, or its own.
+/// A device, and an endpoint that leads to it from another device or from itself.
 pub struct Peers {
     /// The device whose memory is accessed.
     pub target: Arc<dyn Device>,
-    /// The way from the origin to it.
+    /// The endpoint from the origin to the target.
     pub way: Arc<dyn Endpoint>,
-    /// The device that operations are posted to; the target itself on the way to oneself.
+    /// The device that operations are posted to; the target itself if the endpoint leads from it to itself.
     pub origin: Arc<dyn Device>,
 }
 
-/// Opens two devices, or one with the way to itself.
+/// Opens two devices, or one with a connection to itself.
 pub fn peers(registry: Registry, spec: &str, to_self: bool) -> Peers {
     let open = || registry.open(spec, &Surroundings::default()).unwrap();
     let target = open();
@@ -39,7 +39,7 @@ pub fn peers(registry: Registry, spec: &str, to_self: bool) -> Peers {
     }
 }
 
-/// As [`each_region`], but for memory on which the device has no atomics.
+/// As [`each_region`], but leaves out memory on which the device has no atomics.
 pub fn each_region_with_atomics(peers: &Peers, len: usize, test: impl Fn(&LocalRegion)) {
     each_region(peers, len, |region| {
         if peers.way.has_atomics(&region.remote()) {
@@ -48,15 +48,15 @@ pub fn each_region_with_atomics(peers: &Peers, len: usize, test: impl Fn(&LocalR
     });
 }
 
-/// Allocated memory, a part of some that is registered again, and memory of the caller's, both of
-/// these at an odd address.
+/// Runs `test` on allocated memory, on a part of allocated memory that is registered again, and on memory of the
+/// caller. The last two are at odd addresses.
 pub fn each_region(peers: &Peers, len: usize, mut test: impl FnMut(&LocalRegion)) {
     let allocated = peers.target.allocate(len, 1).unwrap();
     assert_eq!(allocated.len(), len);
     test(&allocated);
     let whole = peers.target.allocate(len + 1, 1).unwrap();
     let base = whole.base().wrapping_add(1);
-    // SAFETY: inside of what the device allocated, which outlives the region.
+    // SAFETY: inside memory that the device allocated, which outlives the region.
     let part = unsafe { peers.target.register(base, len, Access::ALL) }.unwrap();
     test(&part);
     drop(part);
@@ -68,7 +68,7 @@ pub fn each_region(peers: &Peers, len: usize, mut test: impl FnMut(&LocalRegion)
     drop(owned);
 }
 
-/// Waits for what was posted.
+/// Waits until the operation is complete.
 ///
 /// # Errors
 /// It was refused, or fails.
@@ -85,7 +85,7 @@ pub fn finish(way: &dyn Endpoint, ticket: Result<Ticket>) -> Result<()> {
     outcome
 }
 
-/// Waits until this is so.
+/// Waits until `is_so` returns true.
 pub(super) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
@@ -94,12 +94,12 @@ pub(super) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Bytes none of which is 0.
+/// Bytes, none of which is 0.
 pub(super) fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|byte| (byte % 251) as u8 + 1).collect()
 }
 
-/// Does this and waits for it.
+/// Writes and waits for completion.
 ///
 /// # Errors
 /// As for [`finish`].
@@ -111,7 +111,7 @@ pub fn write(way: &dyn Endpoint, bytes: &[u8], to: RemoteAddress) -> Result<()> 
     })
 }
 
-/// Does this and waits for it.
+/// Reads and waits for completion.
 ///
 /// # Errors
 /// As for [`finish`].
@@ -125,14 +125,14 @@ pub fn read(way: &dyn Endpoint, len: usize, from: RemoteAddress) -> Result<Vec<u
 }
 
 fn fetch(way: &dyn Endpoint, at: RemoteAddress, width: Width, fetch: Fetch) -> Result<u64> {
-    // All of it is written to, whatever the width.
+    // The fetch overwrites all of it, for any width.
     let mut old = u64::MAX;
     // SAFETY: a local that outlives the operation.
     finish(way, unsafe { way.fetch(at, width, fetch, &raw mut old) })?;
     Ok(old)
 }
 
-/// Does this and waits for it.
+/// Adds and waits for completion.
 ///
 /// # Errors
 /// As for [`finish`].
@@ -140,7 +140,7 @@ pub fn fetch_add(way: &dyn Endpoint, at: RemoteAddress, width: Width, add: u64) 
     fetch(way, at, width, Fetch::Add(add))
 }
 
-/// Does this and waits for it.
+/// Compares, swaps and waits for completion.
 ///
 /// # Errors
 /// As for [`finish`].
@@ -154,7 +154,7 @@ pub fn compare_swap(
     fetch(way, at, width, Fetch::CompareSwap { expect, new })
 }
 
-/// `values` are the words, byte by byte.
+/// Updates words and waits for completion. `values` holds the words, byte by byte.
 ///
 /// # Errors
 /// As for [`finish`].
@@ -171,23 +171,23 @@ pub fn update_each(
     finish(way, ticket)
 }
 
-/// How far into the region its first address is that is a multiple of 8.
+/// The offset of the first address in the region that is a multiple of 8.
 pub fn aligned(region: &LocalRegion) -> u64 {
     let address = region.remote().address;
     address.next_multiple_of(8) - address
 }
 
-/// New pages of this process, which can be read and written, for memory of the caller's.
+/// New readable and writable pages of this process, for memory of the caller.
 pub fn fresh_memory(len: usize) -> *mut u8 {
     let prot = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a new mapping where the kernel likes.
+    // SAFETY: a new mapping, at an address that the kernel chooses.
     let base = unsafe { libc::mmap(std::ptr::null_mut(), len, prot, flags, -1, 0) };
     assert_ne!(base, libc::MAP_FAILED);
     base.cast()
 }
 
-/// What the region holds.
+/// The bytes of the region.
 pub fn memory(region: &LocalRegion) -> Vec<u8> {
     let mut bytes = vec![0; region.len()];
     let (to, len) = (bytes.as_mut_ptr(), region.len());

@@ -8,7 +8,7 @@ use super::{Setup, finish, memory, write};
 use crate::Direction::{Read, Write};
 use crate::{Fetch, LocalRegion, Ticket, Update, Width};
 
-/// The word `at` bytes into the region, as its owner reads it.
+/// The word at offset `at` of the region, as its owner reads it.
 fn word(region: &LocalRegion, at: u64) -> &AtomicU64 {
     let place = region.base().wrapping_add(at as usize);
     assert!(at + 8 <= region.len() as u64 && place.addr().is_multiple_of(8));
@@ -16,7 +16,7 @@ fn word(region: &LocalRegion, at: u64) -> &AtomicU64 {
     unsafe { AtomicU64::from_ptr(place.cast()) }
 }
 
-/// Write n fills place n, and a store says n.
+/// Write n fills place n, and a store then says n.
 pub(super) fn a_store_is_behind_what_was_written(setup: &Setup) {
     const LEN: usize = 100;
     setup.both_ways(|peers| {
@@ -28,7 +28,8 @@ pub(super) fn a_store_is_behind_what_was_written(setup: &Setup) {
             let seen = word(&region, 0).load(Ordering::Acquire);
             for n in 1..=seen {
                 let mut data = [0; LEN];
-                // SAFETY: inside the region. What the flag tells of is complete, and later writes go elsewhere.
+                // SAFETY: inside the region. The write that the flag reports is complete, and later writes go
+                // elsewhere.
                 unsafe {
                     data.as_mut_ptr()
                         .copy_from(region.base().add(place(n)), LEN)
@@ -50,7 +51,7 @@ pub(super) fn a_store_is_behind_what_was_written(setup: &Setup) {
     });
 }
 
-/// No caller asks for them: they go by themselves, with everything before them.
+/// They go without a call that asks for them, with everything before them.
 pub(super) fn stores_and_updates_go_at_once(setup: &Setup) {
     setup.both_ways(|peers| {
         let region = peers.target.allocate(2048, 8).unwrap();
@@ -81,7 +82,7 @@ pub(super) fn stores_and_updates_go_at_once(setup: &Setup) {
     });
 }
 
-/// A read sees the stores before it and not those behind it, and an atomic finds what was written before it.
+/// A read sees the stores before it and not those behind it. An atomic sees what was written before it.
 pub(super) fn each_is_behind_what_was_posted_before(setup: &Setup) {
     const COUNT: usize = 64;
     setup.both_ways(|peers| {
@@ -110,7 +111,7 @@ pub(super) fn each_is_behind_what_was_posted_before(setup: &Setup) {
     });
 }
 
-/// More writes than any queue holds, of which nothing is asked meanwhile.
+/// More writes than any queue holds, without a call for completion meanwhile.
 pub(super) fn any_number_is_posted(setup: &Setup) {
     setup.both_ways(|peers| {
         let values: Vec<u64> = (1..=5000).collect();
@@ -157,7 +158,7 @@ pub(super) fn closing_waits_for_it(setup: &Setup) {
     });
 }
 
-/// What `completed` says of one operation it says of all before it: their buffers are the caller's again.
+/// `completed` of one operation applies to all before it: their buffers belong to the caller again.
 pub(super) fn a_failure_gives_all_buffers_back(setup: &Setup) {
     const LEN: usize = 1 << 17;
     let peers = setup.peers(false);

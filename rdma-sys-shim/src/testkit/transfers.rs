@@ -77,7 +77,7 @@ pub(super) fn batches_of_any_pieces(setup: &Setup) {
             let source = pattern(50_000);
             let mut wanted = vec![0; 100_000];
             let (mut runs, mut pieces, mut from) = (Vec::new(), Vec::new(), 0);
-            // More than the kernel takes at a time; some runs follow one another.
+            // More than the kernel takes in one call; some runs are adjacent.
             for run in 0..1500 {
                 let at = run * 60 + run % 3;
                 let mut len = 0;
@@ -135,7 +135,7 @@ pub(super) fn blocks_of_any_strides(setup: &Setup) {
             let region = peers.target.allocate(size, 8).unwrap();
             let mut bytes = pattern(size);
             let mut wanted = vec![0; size];
-            // Where a block begins; the first one is the last in memory if the stride is negative.
+            // The start of a block. The first block is the last in memory if the stride is negative.
             let place = |block: usize, stride: isize| match stride < 0 {
                 true => (COUNT - 1 - block) * stride.unsigned_abs(),
                 false => block * stride.unsigned_abs(),
