@@ -5,40 +5,40 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
-/// Where peers ask for something that a thread which waits can do.
+/// Serves requests of peers by a waiting thread.
 pub(crate) trait Assisted: Send + Sync {
-    /// A thread is about to call [`serve`](Self::serve) again and again. Peers may be told, and an agent may sleep meanwhile. But it
-    /// may be kept from serving, and peers must not depend on it.
+    /// A thread is about to call [`serve`](Self::serve) repeatedly. Peers may be told, and an agent may sleep
+    /// meanwhile. Peers must not depend on the thread, since something may keep it from serving.
     fn lend(&self) {}
 
-    /// It will not, for a while.
+    /// The thread stops calling `serve` for a while.
     fn withdraw(&self) {}
 
-    /// Does what they ask for now, without waiting, and says how many requests or connections that concerned. Another call,
+    /// Serves the present requests without waiting. Returns the number of requests or connections served. Another call,
     /// or [`withdraw`](Self::withdraw), follows.
     fn serve(&self) -> usize;
 
     /// Sleeps for `limit`, or until a peer calls.
     fn sleep(&self, limit: Duration);
 
-    /// Whether a peer called since this was asked last: it asked for something while no thread assisted.
+    /// Whether a peer has called since the last check: it made a request while no thread assisted.
     fn take_call(&self) -> bool;
 }
 
-/// Those of this process.
+/// All [`Assisted`] of this process.
 static ALL: Mutex<All> = Mutex::new(All {
     users: Vec::new(),
     list: None,
 });
-/// How many there are, for waits where there are none: so, too, in a forked child, which may have the lock above held for
-/// ever.
+/// Their number, so that a wait need not lock `ALL` if there are none. A forked child sets it to 0, since the lock may
+/// be held for ever there.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
-/// How many of them wait for a thread that assists, before they do without.
+/// How many of them have peers that wait for an assisting thread before they do without.
 static COUNT_WAITING: AtomicUsize = AtomicUsize::new(0);
 /// Requests that threads of this process served while they waited.
 static SERVED: AtomicU64 = AtomicU64::new(0);
 
-/// What is looked at together.
+/// The [`Assisted`] that one wait serves together.
 type AssistedList = Arc<[Arc<dyn Assisted>]>;
 
 struct All {
@@ -49,7 +49,7 @@ struct All {
 struct User {
     assisted: Arc<dyn Assisted>,
     waits: bool,
-    /// Never 0.
+    /// The number of [`Attached`]; never 0.
     holders: usize,
 }
 
@@ -77,11 +77,12 @@ fn all() -> MutexGuard<'static, All> {
     ALL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Threads that wait assist while it is kept.
+/// While this is kept, waiting threads assist.
 pub(crate) struct Attached(Arc<dyn Assisted>);
 
 impl Attached {
-    /// `waits`: peers wait for a thread that assists before they do without, so that threads assist from the beginning of a wait.
+    /// `waits`: peers wait for an assisting thread before they do without. So threads assist from the beginning of a
+    /// wait.
     pub(crate) fn new(assisted: Arc<dyn Assisted>, waits: bool) -> Self {
         WATCHES_FORKS.call_once(watch_forks);
         let mut all = all();
@@ -115,10 +116,10 @@ impl Drop for Attached {
 }
 
 static WATCHES_FORKS: Once = Once::new();
-/// From the process that was started to this one: those of its parent serve nobody here.
+/// Forks from the process that was started to this one. An [`Assist`] from before a fork serves nobody in the child.
 static FORKS_BEHIND: AtomicU32 = AtomicU32::new(0);
 
-/// What a forked child has is a copy, and not what peers mean: nothing that waits there serves them.
+/// A forked child has a copy of the state, but peers do not mean the child: threads that wait there serve nobody.
 fn watch_forks() {
     extern "C" fn in_child() {
         COUNT.store(0, Ordering::Relaxed);
@@ -135,24 +136,24 @@ fn watch_forks() {
     }
 }
 
-/// Whether peers of this process wait for a thread that assists: it has memory that they cannot map. Then a thread that waits
-/// lends them an [`Assist`] from the beginning.
+/// Whether peers of this process wait for an assisting thread, since it has memory that they cannot map. If so, a
+/// waiting thread lends them an [`Assist`] from the beginning.
 #[inline]
 #[must_use]
 pub fn has_attached() -> bool {
     COUNT_WAITING.load(Ordering::Relaxed) != 0
 }
 
-/// What a thread that waits does for peers of its process.
+/// The service of a waiting thread for peers of its process.
 pub struct Assist {
     list: AssistedList,
     is_lent: bool,
-    /// As many as there were when it was made.
+    /// `FORKS_BEHIND` at creation.
     forks_behind: u32,
 }
 
 impl Assist {
-    /// `None` where peers ask for nothing that a thread could do.
+    /// `None` if peers can make no request that a thread could serve.
     #[must_use]
     pub fn of_process() -> Option<Self> {
         if COUNT.load(Ordering::Relaxed) == 0 {
@@ -169,13 +170,13 @@ impl Assist {
         }
     }
 
-    /// Of nobody else's.
+    /// Only of `assisted`.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn of_one(assisted: Arc<dyn Assisted>) -> Self {
         Self::of([assisted].into())
     }
 
-    /// Those that are this process's: in a forked child, none.
+    /// The list, if this process made it; empty in a forked child.
     fn own(&self) -> &[Arc<dyn Assisted>] {
         match self.forks_behind == FORKS_BEHIND.load(Ordering::Relaxed) {
             true => &self.list,
@@ -183,7 +184,7 @@ impl Assist {
         }
     }
 
-    /// Tells peers that the calling thread is about to call [`serve`](Self::serve) again and again.
+    /// Tells peers that the calling thread is about to call [`serve`](Self::serve) repeatedly.
     pub fn lend(&mut self) {
         if !self.is_lent {
             self.is_lent = true;
@@ -191,7 +192,7 @@ impl Assist {
         }
     }
 
-    /// Tells them that it will not, for a while.
+    /// Tells peers that the thread stops serving for a while.
     pub fn withdraw(&mut self) {
         if self.is_lent {
             self.is_lent = false;
@@ -199,7 +200,7 @@ impl Assist {
         }
     }
 
-    /// Does what peers ask for; whether they asked for anything.
+    /// Serves requests of peers; returns whether there were any.
     pub fn serve(&self) -> bool {
         let served: usize = self.own().iter().map(|one| one.serve()).sum();
         if served > 0 {
@@ -208,7 +209,7 @@ impl Assist {
         served > 0
     }
 
-    /// How many requests of peers threads of this process have served so.
+    /// The number of requests that threads of this process have served by assist.
     #[must_use]
     pub fn served_by_process() -> u64 {
         SERVED.load(Ordering::Relaxed)
@@ -216,14 +217,14 @@ impl Assist {
 
     /// Sleeps for `limit`, or until a peer calls.
     pub fn sleep(&self, limit: Duration) {
-        // The first is the one that joins all ranks, if that has any.
+        // The first is the device that joins all ranks, if that device is assisted.
         match self.own().first() {
             Some(one) => one.sleep(limit),
             None => std::thread::sleep(limit),
         }
     }
 
-    /// Whether a peer called since this was asked last.
+    /// Whether a peer has called since the last check.
     #[must_use]
     pub fn take_call(&self) -> bool {
         let all = self.own().iter();

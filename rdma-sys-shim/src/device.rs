@@ -22,16 +22,16 @@ impl Access {
     pub const WRITE: Self = Self(2);
     /// Remote atomics.
     pub const ATOMIC: Self = Self(4);
-    /// All of them: what a window needs.
+    /// All rights; a window needs all of them.
     pub const ALL: Self = Self(7);
 
-    /// These rights and those of `other`.
+    /// The union of these rights and those of `other`.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// These rights less those of `other`.
+    /// These rights except those of `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
@@ -52,13 +52,13 @@ impl Access {
     }
 }
 
-/// Which unit carries out a device's atomics. With `Cpu` or `Device`, atomics of the other unit on the same word are not
-/// atomic with respect to them.
+/// The unit that carries out a device's atomics. With `Cpu` or `Device`, the two kinds of atomics are not atomic with
+/// respect to each other on the same word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtomicDomain {
-    /// The processor: loads, stores and locked instructions of the target itself take part.
+    /// The processor: the device's atomics are atomic to loads, stores and locked instructions of the target itself.
     Cpu,
-    /// The device: every atomic on a word has to go through it, the target's own included.
+    /// The device: every atomic on a word has to go through it, including those of the target itself.
     Device,
     /// Both, where they share memory: the device's atomics are atomic to those of the target's processor
     /// (`IBV_ATOMIC_GLOB`).
@@ -70,11 +70,11 @@ pub enum AtomicDomain {
 pub enum Width {
     /// One byte, for devices with [`Capabilities::narrow_atomics`].
     W1,
-    /// Two bytes, for the same.
+    /// Two bytes, for devices with [`Capabilities::narrow_atomics`].
     W2,
-    /// Four bytes, for the same.
+    /// Four bytes, for devices with [`Capabilities::narrow_atomics`].
     W4,
-    /// Eight bytes; every device has it.
+    /// Eight bytes; every device supports this width.
     W8,
 }
 
@@ -126,16 +126,16 @@ impl Width {
     }
 }
 
-/// What [`Endpoint::fetch`] does to the word whose value it fetches.
+/// What [`Endpoint::fetch`] does to the word that it fetches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fetch {
-    /// Adds, wrapping.
+    /// Adds, with wrap-around.
     Add(u64),
     /// Replaces the word by `new` if it equals `expect`.
     CompareSwap {
-        /// What the word is compared with.
+        /// The value that the word is compared with.
         expect: u64,
-        /// What it holds afterwards if it was equal.
+        /// The new value if the word was equal.
         new: u64,
     },
 }
@@ -143,71 +143,69 @@ pub enum Fetch {
 /// What [`Endpoint::update_each`] does to a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Update {
-    /// Adds, wrapping.
+    /// Adds, with wrap-around.
     Add,
     /// Stores.
     Store,
 }
 
-/// For which memory operations are carried out by a thread of the process that it belongs to, beside
-/// the program's own.
+/// For which memory a thread of the target's process, other than the program's threads, carries out operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetThread {
     /// For none: the origin or the device does everything.
     Never,
-    /// For some of what the process owned before it was registered.
+    /// For some memory that the process owned before it registered it.
     ForRegistered,
-    /// For some of all memory.
+    /// For some memory of any kind.
     ForAll,
 }
 
 /// What a device can do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Who carries out atomics.
+    /// Which unit carries out atomics.
     pub atomic_domain: AtomicDomain,
-    /// Whether atomics of one, two and four bytes exist: where the domain is the processor's. They are atomic to wider
-    /// ones on the same bytes.
+    /// Whether atomics of one, two and four bytes exist; only with the domain `Cpu`. They are atomic to wider ones on
+    /// the same bytes.
     pub narrow_atomics: bool,
-    /// The longest single transfer in bytes; longer ones are cut up by the provider.
+    /// The longest single transfer in bytes. The provider splits longer ones.
     pub max_message: u64,
-    /// Whose help operations need at the target.
+    /// For which operations a thread of the target is needed.
     pub target_thread: TargetThread,
-    /// Whether registered memory is locked into physical memory, and so counts against the limit
-    /// of locked memory.
+    /// Whether registered memory is locked into physical memory, and so counts against the limit of locked memory.
     pub pins_memory: bool,
 }
 
-/// Which of a device's peers are reached sooner than others.
+/// Which of a device's peers are faster to reach than others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nearest {
     /// None.
     None,
-    /// Those of this host.
+    /// Those on this host.
     OfHost,
-    /// Some, wherever they are: for tests.
+    /// Some, on any host: for tests.
     Any,
 }
 
-/// Memory of some rank as its peers name it.
+/// Memory of a rank, as peers name it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemoteRegion {
     /// First byte, in the owner's address space.
     pub address: u64,
     /// Length in bytes.
     pub len: u64,
-    /// What the owner's device checks accesses against.
+    /// The key that the owner's device checks accesses against.
     pub rkey: u64,
 }
 
-/// How bytes get into a peer's memory, or from there.
+/// How bytes get into or out of a peer's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Via {
     /// By the processor's own loads and stores, where the memory is mapped.
     Mapped,
     /// By the kernel: cross-memory attach.
     Attached,
-    /// By a thread of the process that the memory belongs to.
+    /// By a thread of the process that owns the memory.
     Agent,
     /// By an RDMA device.
     Device,
@@ -245,7 +243,7 @@ impl RemoteRegion {
 }
 
 impl RemoteAddress {
-    /// The place so many bytes further on; the device checks the bounds.
+    /// The place `by` bytes further on; the device checks the bounds.
     #[inline]
     #[must_use]
     pub fn moved(self, by: i64) -> Self {
@@ -256,8 +254,7 @@ impl RemoteAddress {
     }
 }
 
-/// How far an endpoint's operations have come: operations of one endpoint complete in the order
-/// in which they were posted.
+/// A position in the sequence of an endpoint's operations, which complete in the order in which they were posted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
@@ -266,11 +263,11 @@ impl Ticket {
     pub const DONE: Self = Self(0);
 }
 
-/// The time between two liveness checks: of a wait, of a caller that polls, and of calls on one target. All such checks use
-/// it. Whole milliseconds, and longer than the limit of a single check.
+/// The time between two liveness checks of a wait, of a caller that polls, and of calls on one target. It is whole
+/// milliseconds, and longer than the limit of a single check.
 pub const LIVENESS_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What a process has taken from a device, and asked of it.
+/// What a process has allocated from a device, and how much it has posted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Usage {
@@ -280,16 +277,16 @@ pub struct Usage {
     pub queue_pairs: u32,
     /// Entries of all completion queues.
     pub completion_entries: u32,
-    /// Peers that it is connected to, itself included.
+    /// Peers that this process is connected to, itself included.
     pub connections: u32,
-    /// Peers of this host whose memory it maps, itself included: these are connected to only where atomics
-    /// or memory that cannot be mapped need it.
+    /// Peers of this host whose memory the process maps, itself included. It connects to them only for atomics or for
+    /// memory that cannot be mapped.
     pub neighbours: u32,
     /// Work requests posted so far.
     pub requests: u64,
 }
 
-/// What allocated memory is aligned to at the least, in bytes: a cache line.
+/// The minimum alignment of allocated memory, in bytes: a cache line.
 pub const ALIGNMENT: usize = 64;
 
 /// An open device.
@@ -297,21 +294,21 @@ pub trait Device: Send + Sync {
     /// The name that `--device` takes.
     fn name(&self) -> &str;
 
-    /// What it can do.
+    /// What the device can do.
     fn capabilities(&self) -> &Capabilities;
 
-    /// What this process has taken from it; `None` where nothing of it is scarce.
+    /// What this process has allocated from the device; `None` if none of its resources are scarce.
     fn usage(&self) -> Option<Usage> {
         None
     }
 
-    /// By which addresses peers reach this process, and at which it has reached others, in words; `None` where peers are not
-    /// reached by addresses of a network.
+    /// Text that gives the addresses of this process, and those at which it has reached peers. `None` if peers are not
+    /// reached by network addresses.
     fn addresses(&self) -> Option<String> {
         None
     }
 
-    /// Which peers are reached sooner than others: the same answer on all ranks of a job.
+    /// Which peers are faster to reach than others. All ranks of a job get the same answer.
     fn nearest(&self) -> Nearest {
         Nearest::None
     }
@@ -325,58 +322,60 @@ pub trait Device: Send + Sync {
     /// The address is malformed, the process is gone or out of reach.
     fn connect(&self, address: &[u8]) -> Result<Arc<dyn Endpoint>>;
 
-    /// Allocates zeroed, registered memory, aligned to [`ALIGNMENT`] or more. `len` 0 is legal. Once the
-    /// region is dropped, other regions may have the memory: no peer uses a mapping of it any more.
+    /// Allocates zeroed, registered memory, aligned to [`ALIGNMENT`] or more. `len` may be 0. After the region is
+    /// dropped, other regions may reuse the memory: no peer may use a mapping of it any more.
     ///
     /// # Errors
     /// Out of memory or of file descriptors.
     fn allocate(&self, len: usize, align: usize) -> Result<LocalRegion>;
 
-    /// Registers memory that the caller owns. Whether the device has atomics there depends on the
-    /// memory ([`Endpoint::has_atomics`]).
+    /// Registers memory that the caller owns. Whether the device has atomics there depends on the memory
+    /// ([`Endpoint::has_atomics`]).
     ///
-    /// If the memory cannot be written to, peers may only read it.
+    /// If the memory is not writable, peers may only read it.
     ///
     /// # Errors
-    /// [`BadMemory`](crate::Error::BadMemory): not all of the memory is mapped and readable, or nothing of `access` is possible.
+    /// [`BadMemory`](crate::Error::BadMemory): part of the memory is not mapped or not readable, or no right of
+    /// `access` is possible.
     ///
     /// # Safety
-    /// Until the region is dropped, the memory stays mapped, and peers may access it within
-    /// `access` at any time: the caller has no Rust reference to it that forbids that.
+    /// Until the region is dropped, the memory stays mapped, and peers may access it within `access` at any time: the
+    /// caller has no Rust reference to it that forbids that.
     unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<LocalRegion>;
 
-    /// Takes note of a mapping of a peer's memory through which this process stores beside the device, and returns it, with an
-    /// owner of its own if it has to know when the memory is unmapped.
+    /// Notes that this process stores through a mapping of a peer's memory, bypassing the device. Returns the mapping.
+    /// If the device has to know when the memory is unmapped, it adds an owner to the mapping.
     fn accompany(&self, mapping: Mapping) -> Mapping {
         mapping
     }
 
-    /// Says to all connected peers that this process leaves in good order, once what it posted
-    /// has arrived; waits no longer than the device takes to find that a peer is gone. Endpoints
-    /// may still be used, for as long as their peers are there.
+    /// Tells all connected peers that this process leaves in good order, after its posted operations have arrived.
+    /// Waits at most as long as the device takes to detect that a peer is gone. Endpoints remain usable while their
+    /// peers are there.
     fn close(&self);
 }
 
 /// A connection to one peer.
 ///
-/// Operations are posted; each returns a [`Ticket`], and is complete at the target when
-/// [`Endpoint::completed`] says so. Every operation is checked at the target's table of regions.
+/// Operations are posted; each returns a [`Ticket`], and is complete at the target when [`Endpoint::completed`] says
+/// so. Every operation is checked against the target's table of regions.
 ///
-/// An atomic or a [`store`] takes effect after every operation that was posted before it, and a read
-/// sees every write and store before it. Nothing else is kept in order: a write may overtake whatever
-/// was posted before it, other writes too, and of two that are under way to one place either may be the
-/// last. So data is told of by an atomic or a store behind it, never by a write.
+/// An atomic or a [`store`] takes effect after every operation that was posted before it, and a read sees every write
+/// and store before it. No other order is kept: a write may overtake any earlier operation, including other writes. If
+/// two writes to one place are under way, either may be the last. So the signal that data has arrived is an atomic or a
+/// store behind the data, never a write.
 ///
-/// A write, a read or an atomic that fetches may wait in this process until [`released`] or [`completed`] is asked about it or
-/// about a later operation, or a store or an update of words follows: these go at once, with everything before them.
+/// A write, a read or a fetching atomic may stay in this process until [`released`] or [`completed`] is called for it
+/// or a later operation, or until a store or an update of words follows. Stores and updates go at once, with everything
+/// before them.
 ///
 /// [`released`]: Endpoint::released
 /// [`completed`]: Endpoint::completed
 /// [`store`]: Endpoint::store
 ///
-/// A buffer of this process belongs to an operation until [`released`] or [`completed`] says that it is the caller's again, or
-/// it has failed: a call that returns an error has posted nothing, and once one of these returns an error for a ticket, no
-/// operation up to that ticket touches memory of this process any more.
+/// A buffer of this process belongs to an operation until [`released`] or [`completed`] gives it back to the caller, or
+/// the operation has failed. A call that returns an error has posted nothing. Once [`released`] or [`completed`]
+/// returns an error for a ticket, no operation up to that ticket touches memory of this process any more.
 pub trait Endpoint: Send + Sync {
     /// Writes `len` bytes from `local` to the peer's memory at `at`, or reads them from there to `local`.
     ///
@@ -384,8 +383,8 @@ pub trait Endpoint: Send + Sync {
     /// Remote access error, or the peer is gone.
     ///
     /// # Safety
-    /// Until the operation completes, `local` is readable for `len` bytes. For a read, it is writable, too, and nobody else
-    /// touches it. A write only reads it.
+    /// Until the operation completes, `local` is readable for `len` bytes. For a read, it is also writable, and nobody
+    /// else touches it. A write only reads it.
     unsafe fn transfer(
         &self,
         direction: Direction,
@@ -394,8 +393,8 @@ pub trait Endpoint: Send + Sync {
         at: RemoteAddress,
     ) -> Result<Ticket>;
 
-    /// Writes or reads lists of memory, as [`Endpoint::transfer`] does, and more cheaply than one by one where the
-    /// device can.
+    /// Writes or reads lists of memory, as [`Endpoint::transfer`] does, but more cheaply than one piece at a time if
+    /// the device can.
     ///
     /// # Errors
     /// As for [`Endpoint::transfer`]; a part may have been posted.
@@ -413,8 +412,8 @@ pub trait Endpoint: Send + Sync {
         })
     }
 
-    /// Writes or reads equal blocks, as [`Endpoint::transfer_batch`] does, and without a list of them where the device needs
-    /// none.
+    /// Writes or reads equal blocks, as [`Endpoint::transfer_batch`] does, but without a list of them if the device
+    /// needs none.
     ///
     /// # Errors
     /// As for [`Endpoint::transfer_batch`].
@@ -430,7 +429,7 @@ pub trait Endpoint: Send + Sync {
         blocks.post_as_batches(|batch| unsafe { self.transfer_batch(direction, batch) })
     }
 
-    /// Atomically changes the word at `at`, and stores what was there before in `old`, zero-extended.
+    /// Atomically changes the word at `at`, and stores its previous value in `old`, zero-extended.
     ///
     /// # Errors
     /// Remote access error (a misaligned word included), or the peer is gone.
@@ -445,8 +444,8 @@ pub trait Endpoint: Send + Sync {
         old: *mut u64,
     ) -> Result<Ticket>;
 
-    /// Atomically updates each of `count` neighbouring words by the one of `values` in its place;
-    /// words are atomic one by one, not together.
+    /// Atomically updates each of `count` consecutive words with the corresponding word of `values`. Each update is
+    /// atomic by itself; the updates together are not.
     ///
     /// # Errors
     /// Remote access error (a misaligned word included), or the peer is gone.
@@ -463,8 +462,8 @@ pub trait Endpoint: Send + Sync {
         count: usize,
     ) -> Result<Ticket>;
 
-    /// Updates words wherever they are, as [`Endpoint::update_each`] does for each piece, and more cheaply than one by one
-    /// where the device can.
+    /// Updates words at several places, as [`Endpoint::update_each`] does for each piece, but more cheaply than one
+    /// piece at a time if the device can.
     ///
     /// # Errors
     /// As for [`Endpoint::update_each`]; a part may have been posted.
@@ -484,18 +483,17 @@ pub trait Endpoint: Send + Sync {
         })
     }
 
-    /// Stores `new` in the aligned word at `at`, which only this process writes to, by stores of one
-    /// endpoint: whoever reads it finds the old value or the new. `old` is what it stored there last, or
-    /// what stood there before: a device may have to add the difference. Its region grants the rights to write
-    /// and to atomics.
+    /// Stores `new` in the aligned word at `at`. Only this process writes to the word, by stores of one endpoint, so
+    /// every reader sees the old value or the new one. `old` is the previous value of the word: a device may have to
+    /// add the difference. The region grants the rights to write and to atomics.
     ///
     /// # Errors
     /// Remote access error (a misaligned word included), or the peer is gone.
     fn store(&self, at: RemoteAddress, old: u64, new: u64) -> Result<Ticket>;
 
-    /// Whether the buffers that the operation with this ticket and every earlier one read from or
-    /// wrote to are the caller's again: sooner than `completed` where the device has taken a copy
-    /// of what is to be written. Does not wait; makes progress if it says no.
+    /// Whether the caller may reuse the buffers of the operation with this ticket and of every earlier one. That may be
+    /// sooner than `completed`, if the device has copied the data to be written. Does not wait; makes progress if it
+    /// returns false.
     ///
     /// # Errors
     /// As for [`Endpoint::completed`].
@@ -503,61 +501,59 @@ pub trait Endpoint: Send + Sync {
         self.completed(ticket)
     }
 
-    /// Whether the operation with this ticket, and so every earlier one, is complete. Makes
-    /// progress; does not wait.
+    /// Whether the operation with this ticket, and so every earlier one, is complete. Makes progress; does not wait.
     ///
     /// # Errors
     /// An operation failed, or the peer is gone.
     fn completed(&self, ticket: Ticket) -> Result<bool>;
 
-    /// Fails with the first cause if the connection has failed, so that what is under way will not
-    /// arrive; a device that has long said nothing of it has failed. To be asked now and then during
-    /// a wait. Does not wait. After an error, no operation of this endpoint touches memory of this process any more.
+    /// Fails with the first cause if the connection has failed, so that pending operations will not arrive. A device
+    /// that has long reported nothing about them has failed. Callers check this at intervals during a wait. Does not
+    /// wait. After an error, no operation of this endpoint touches memory of this process any more.
     ///
     /// # Errors
-    /// As for [`Endpoint::completed`], whichever operation it was.
+    /// As for [`Endpoint::completed`], for any operation.
     fn intact(&self) -> Result<()>;
 
-    /// On which host the peer's process runs, where that may be another one than this process's.
+    /// The host of the peer's process, if that may differ from this process's host.
     fn host(&self) -> Option<Arc<str>> {
         None
     }
 
-    /// Whether anything may have been posted: some endpoints connect when they have to.
+    /// Whether anything may have been posted: some endpoints connect only when they have to.
     fn is_connected(&self) -> bool {
         true
     }
 
-    /// Whether the device carries out atomics on this memory of the peer's, which has registered it
-    /// itself: the same answer to all its peers, itself included.
+    /// Whether the device carries out atomics on this memory, which the peer registered with [`Device::register`]. All
+    /// peers of the owner, itself included, get the same answer.
     fn has_atomics(&self, region: &RemoteRegion) -> bool {
         let _ = region;
         true
     }
 
-    /// How what is posted here gets there: transfers, or `atomics`.
+    /// How operations posted here reach the memory: transfers, or `atomics`.
     fn via(&self, atomics: bool) -> Via {
         let _ = atomics;
         Via::Device
     }
 
-    /// Sums that threads of the peer's make, where the device has such.
+    /// Sums that threads of the peer make, if the device has such threads.
     fn sums(&self) -> Option<&dyn Sums> {
         None
     }
 
-    /// Maps the peer's memory here, if that is possible: all of it, for loads and stores, and for the
-    /// processor's atomics where the mapping says so. Stores are seen before what is posted to the device
-    /// after a full fence.
+    /// Maps all of the peer's region here, if possible, for loads and stores, and for the processor's atomics if the
+    /// mapping says so. After a full fence, stores are visible before operations that are posted to the device later.
     ///
     /// # Errors
-    /// It ought to be possible, and the system refused.
+    /// Mapping should be possible, but the system refused.
     fn map(&self, region: &RemoteRegion) -> Result<Option<Mapping>> {
         let _ = region;
         Ok(None)
     }
 
-    /// As [`Endpoint::map`], where that is the only way.
+    /// As [`Endpoint::map`], for memory that can be reached only by a mapping.
     ///
     /// # Errors
     /// The system refused, or there is no such memory.
@@ -565,21 +561,21 @@ pub trait Endpoint: Send + Sync {
         self.map(region)
     }
 
-    /// Fails if the peer's process does not run, as far as this device can tell. Costs a system call or more. Where it cannot
-    /// tell, the next operation, or [`Endpoint::intact`], fails if no answer comes.
+    /// Fails if the peer's process does not run, as far as this device can tell. Costs a system call or more. If the
+    /// device cannot tell, the next operation, or [`Endpoint::intact`], fails when no answer comes.
     ///
     /// # Errors
     /// [`PeerClosed`](crate::Error::PeerClosed): it has closed the device in good order, and may be gone by now.
     /// [`PeerGone`](crate::Error::PeerGone): it is gone. [`PeerReplaced`](crate::Error::PeerReplaced): it has started
-    /// another program in its place (exec), without having closed the device.
+    /// another program in its place (exec) without closing the device.
     fn liveness(&self) -> Result<()>;
 }
 
-/// Sums that threads of a peer's process make: an agent, or threads that wait for something themselves.
+/// Sums that threads of a peer's process make: an agent, or threads that wait in the library.
 pub trait Sums: Send + Sync {
-    /// Adds `len` bytes of numbers to those at a place, in the order in which an atomic would be. Nobody else changes these
-    /// numbers meanwhile. What the numbers at the place were goes to `old`, unless that is null. Returns `None`, with nothing
-    /// done, where no thread does it.
+    /// Adds `len` bytes of numbers to those at `at`, ordered like an atomic. Nobody else changes these numbers
+    /// meanwhile. The previous numbers go to `old`, unless that is null. Returns `None`, with nothing done, if no
+    /// thread does it.
     ///
     /// # Errors
     /// Remote access error, or the peer is gone.
@@ -597,8 +593,7 @@ pub trait Sums: Send + Sync {
     ) -> Result<Option<Ticket>>;
 }
 
-/// Registered memory of this process. Dropping it deregisters it and, where the device
-/// allocated it, frees it.
+/// Registered memory of this process. Drop deregisters it, and frees it if the device allocated it.
 pub struct LocalRegion {
     remote: RemoteRegion,
     base: *mut u8,
@@ -606,15 +601,15 @@ pub struct LocalRegion {
     _owner: OfProcess<Box<dyn Send + Sync>>,
 }
 
-// SAFETY: the pointer is an address to give away; every access through it is unsafe code of the
-// holder, and the owner behind it is Send and Sync.
+// SAFETY: the pointer is only an address that is passed on; every access through it is unsafe code of the holder, and
+// the owner behind it is Send and Sync.
 unsafe impl Send for LocalRegion {}
 // SAFETY: as above; no method dereferences `base`.
 unsafe impl Sync for LocalRegion {}
 
 impl LocalRegion {
-    /// Memory of this process from `base` on, which peers know as `remote`. Dropping `owner` deregisters it; a forked child
-    /// leaks `owner` instead, since the registration is its parent's.
+    /// Memory of this process from `base` on, which peers know as `remote`. Dropping `owner` deregisters it. A forked
+    /// child leaks `owner` instead, since the registration belongs to its parent.
     #[must_use]
     pub fn new(base: *mut u8, remote: RemoteRegion, owner: impl Send + Sync + 'static) -> Self {
         Self {
@@ -649,7 +644,7 @@ impl LocalRegion {
     }
 }
 
-/// A region of a peer's memory, mapped into this process until drop.
+/// A region of a peer's memory, mapped into this process until it is dropped.
 pub struct Mapping {
     base: *mut u8,
     /// See [`Mapping::has_atomics`].
@@ -665,8 +660,8 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// `len` bytes of a peer's memory from `base` on, for loads, stores and the processor's atomics. Dropping `owner` unmaps
-    /// them.
+    /// `len` bytes of a peer's memory from `base` on, for loads, stores and the processor's atomics. Dropping `owner`
+    /// unmaps them.
     #[must_use]
     pub fn new(base: *mut u8, len: u64, owner: impl Send + Sync + 'static) -> Self {
         Self {
@@ -683,14 +678,14 @@ impl Mapping {
         self.base
     }
 
-    /// Whether words of it, locks among them, may be changed by the processor's atomics. Where not, locks are the
-    /// device's, and other words, too, unless its atomics are [`AtomicDomain::Global`].
+    /// Whether the processor's atomics may change words of the region, including locks. If not, the device changes the
+    /// locks, and also the other words unless its atomics are [`AtomicDomain::Global`].
     #[must_use]
     pub fn has_atomics(&self) -> bool {
         self.has_atomics
     }
 
-    /// The same, for loads and stores only.
+    /// The same mapping, for loads and stores only.
     pub(crate) fn for_data(self) -> Self {
         Self {
             has_atomics: false,
@@ -698,7 +693,7 @@ impl Mapping {
         }
     }
 
-    /// The same; before the memory is unmapped, `other` is dropped.
+    /// The same mapping; `other` is dropped before the memory is unmapped.
     #[must_use]
     pub fn kept_with(self, other: impl Send + Sync + 'static) -> Self {
         Self {
@@ -707,7 +702,7 @@ impl Mapping {
         }
     }
 
-    /// The same, for the processor's atomics, too: for those who see to it that nobody changes its words by the
+    /// The same mapping, also for the processor's atomics. The caller ensures that nobody changes its words by the
     /// device.
     #[must_use]
     pub fn with_atomics(self) -> Self {

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 /// The name of the soft device.
 pub(crate) const SOFT: &str = "soft";
-/// That of the tcp device.
+/// The name of the tcp device.
 pub(crate) const TCP: &str = "tcp";
 
 /// The result of every fallible call of the device layer.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A failure of the device layer: who refused what, and what helps.
+/// A failure of the device layer: what refused what, and the remedy.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -25,7 +25,7 @@ pub enum Error {
         /// What the user can do about it, if anything.
         remedy: Option<&'static str>,
     },
-    /// Memory cannot be registered, since it would be locked beyond this process's limit.
+    /// Memory cannot be registered, since locking it would exceed this process's limit.
     #[error(
         "registering {len} bytes failed: {source} (the limit of locked memory is {} KiB; raise it \
          with `ulimit -l`)", .limit / 1024
@@ -38,7 +38,7 @@ pub enum Error {
         /// The kernel's answer.
         source: Arc<io::Error>,
     },
-    /// A connection cannot be made, since its queues would be locked beyond this process's limit.
+    /// A connection cannot be made, since locking its queues would exceed this process's limit.
     #[error(
         "{call} failed: {source} (the queues of a connection lock about {} KiB, and the limit of locked memory is {} \
          KiB; raise it with `ulimit -l`)", .needed / 1024, .limit / 1024
@@ -61,7 +61,7 @@ pub enum Error {
         /// The device's name.
         device: String,
     },
-    /// The device has no atomics, and the environment asks for its own.
+    /// The device has no atomics, but the environment requires the device's own.
     #[error(
         "RDMA device {device} has no atomics of eight bytes, which TRANSOM_RDMA_ATOMICS=device asks for (without it, or with \
          `agent`, a thread of the target carries atomics out, over TCP; `transom devices` shows what else there is, and \
@@ -71,7 +71,7 @@ pub enum Error {
         /// The device's name.
         device: String,
     },
-    /// The device's atomics do not do what they should.
+    /// The device's atomics gave wrong results.
     #[error(
         "RDMA device {device} failed its self-test: fetch_add and compare_swap gave {found:#x?} \
          for {wanted:#x?}"
@@ -79,9 +79,9 @@ pub enum Error {
     BrokenAtomics {
         /// The device's name.
         device: String,
-        /// Its three answers and the word they left.
+        /// Its three results and the final word.
         found: [u64; 4],
-        /// What they have to be.
+        /// The correct values.
         wanted: [u64; 4],
     },
     /// The verbs status "remote access error": the rkey does not allow this access.
@@ -90,7 +90,7 @@ pub enum Error {
          {rkey:#x} ({reason})", IfKnown(" on ", .host, "")
     )]
     RemoteAccess {
-        /// What was tried.
+        /// The kind of access.
         need: &'static str,
         /// Address in the target's address space.
         address: u64,
@@ -98,9 +98,9 @@ pub enum Error {
         len: u64,
         /// The target's process.
         pid: u32,
-        /// Its host, if it may be another.
+        /// Its host, if that may differ from ours.
         host: Option<Arc<str>>,
-        /// The key that was shown.
+        /// The key that the origin used.
         rkey: u64,
         /// Which check failed.
         reason: &'static str,
@@ -117,7 +117,7 @@ pub enum Error {
         /// The process.
         pid: u32,
     },
-    /// An environment variable has a value that makes no sense.
+    /// An environment variable has an invalid value.
     #[error("{name}={value} is not a number from {least} to {most}")]
     BadSetting {
         /// The variable.
@@ -126,10 +126,10 @@ pub enum Error {
         value: String,
         /// The least legal value.
         least: f64,
-        /// The greatest.
+        /// The greatest legal value.
         most: f64,
     },
-    /// The port is not of the partition that the environment names.
+    /// The port does not belong to the partition that the environment names.
     #[error(
         "TRANSOM_RDMA_PKEY={key:#06x}: port {port} of {device} is not of this partition; its \
          partition keys: {known}"
@@ -139,9 +139,9 @@ pub enum Error {
         device: String,
         /// The port.
         port: u8,
-        /// The key asked for.
+        /// The requested key.
         key: u16,
-        /// Those of its table.
+        /// The keys in its table.
         known: String,
     },
     /// The process at the other end has closed the device in good order.
@@ -149,19 +149,19 @@ pub enum Error {
     PeerClosed {
         /// The process.
         pid: u32,
-        /// Its host, if it may be another.
+        /// Its host, if that may differ from ours.
         host: Option<Arc<str>>,
     },
     /// The peer's device did not answer within all retries.
     #[error("{operation}: no answer from process {pid} on {host} ({why})")]
     NoAnswer {
-        /// What was asked.
+        /// The operation.
         operation: &'static str,
         /// The process.
         pid: u32,
         /// Its host.
         host: Arc<str>,
-        /// What may be the reason.
+        /// The possible reason.
         why: Arc<str>,
     },
     /// A work request failed.
@@ -170,7 +170,7 @@ pub enum Error {
          (verbs status {code}, vendor error {vendor:#x}){}", IfKnown(": ", .why, "")
     )]
     Completion {
-        /// What was asked.
+        /// The operation.
         operation: &'static str,
         /// Address in the target's address space.
         address: u64,
@@ -184,11 +184,11 @@ pub enum Error {
         status: &'static str,
         /// The verbs status.
         code: u32,
-        /// What the device adds to it.
+        /// The vendor's error code.
         vendor: u32,
         /// What is wrong with this process's own device, port or connection, if anything.
         why: Option<Arc<str>>,
-        /// Whether that is of the device or the port.
+        /// Whether the fault is the device's or the port's.
         port_failed: bool,
     },
     /// The peer cannot be reached over this device.
@@ -198,7 +198,7 @@ pub enum Error {
         device: &'static str,
         /// The peer's process.
         pid: u32,
-        /// What stands in the way, and what helps.
+        /// What prevents it, and the remedy.
         reason: String,
     },
     /// An address that no device of this provider published.
@@ -227,38 +227,38 @@ pub enum Error {
         /// The names that exist.
         known: String,
     },
-    /// The ranks run on several hosts, or in containers that keep them apart, and no device of this one joins them.
+    /// The ranks run on several hosts, or in containers that separate them, and no device of this host joins them.
     #[error(
         "the ranks run on several hosts, or in containers that do not share their processes (`--pid=host`), and no \
          device of this one can join them (found: {found}): {remedy}"
     )]
     NoneBetweenHosts {
-        /// The devices that exist, and why each cannot.
+        /// The devices that exist, and why each cannot join them.
         found: String,
         /// What would work.
         remedy: &'static str,
     },
-    /// A variable of the environment has to be the same on all ranks, and is not.
+    /// An environment variable has to be the same on all ranks, but differs.
     #[error("{name} is {ours} here and {theirs} there; give all ranks the same")]
     Disagreement {
         /// The variable.
         name: &'static str,
-        /// What the peer was told.
+        /// The peer's value.
         theirs: String,
-        /// What this process was told.
+        /// This process's value.
         ours: String,
     },
-    /// A variable of the environment has none of its values.
+    /// An environment variable has none of its legal values.
     #[error("{name}={value:?} is none of: {known}")]
     BadWord {
         /// The variable.
         name: &'static str,
-        /// What it is.
+        /// Its value.
         value: String,
-        /// What it can be.
+        /// The legal values.
         known: &'static str,
     },
-    /// A device was asked for with an option that it does not have.
+    /// The device does not have the requested option.
     #[error("device {device:?} has no option {option:?} (known: {known})")]
     BadOption {
         /// The device's name.
@@ -268,20 +268,20 @@ pub enum Error {
         /// The options that exist.
         known: &'static str,
     },
-    /// A device was asked for that this build has no code for.
+    /// This build has no code for the requested device.
     #[error("{device} cannot be used: {why}")]
     LeftOut {
         /// The device.
         device: String,
-        /// Why this build has none, and what helps.
+        /// Why this build lacks it, and the remedy.
         why: &'static str,
     },
-    /// None of a provider's devices can be chosen, for a reason that the provider has a type for.
+    /// None of a provider's devices can be chosen; the provider has its own type for the reason.
     #[error(transparent)]
     Select(Arc<dyn std::error::Error + Send + Sync>),
 }
 
-/// How a peer came to be missing, as far as the device can tell.
+/// Why a peer is missing, as far as the device can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Absence {
     /// It has closed its device in good order.
@@ -294,7 +294,7 @@ pub enum Absence {
     Silent,
 }
 
-/// A detail with the words around it, where it is known; else nothing.
+/// An optional detail, with text before and after it; nothing if the detail is unknown.
 pub(crate) struct IfKnown<'a, T>(
     pub(crate) &'static str,
     pub(crate) &'a Option<T>,
@@ -312,13 +312,13 @@ impl<T: std::fmt::Display> std::fmt::Display for IfKnown<'_, T> {
 }
 
 impl Error {
-    /// The last call's `errno`, with what was tried and the remedy that usually helps.
+    /// The last call's `errno`, with the call and the usual remedy.
     #[cold]
     pub(crate) fn last_os(call: impl Into<String>) -> Self {
         Self::os(call, io::Error::last_os_error())
     }
 
-    /// A call that failed, with the remedy that usually helps.
+    /// A call that failed, with the usual remedy.
     #[cold]
     pub fn os(call: impl Into<String>, source: io::Error) -> Self {
         let remedy = match source.raw_os_error() {
@@ -352,7 +352,7 @@ impl Error {
         self
     }
 
-    /// The system's number of the failure, if a call failed.
+    /// The `errno`, if a call failed.
     pub(crate) fn os_code(&self) -> Option<i32> {
         match self {
             Self::System { source, .. } => source.raw_os_error(),
@@ -368,7 +368,7 @@ impl Error {
             || codes.contains(&self.os_code())
     }
 
-    /// The process that is missing, and how, if that is why the operation failed.
+    /// The missing process, and why it is missing, if that is why the operation failed.
     #[must_use]
     pub fn absence(&self) -> Option<(u32, Absence)> {
         match self {
@@ -380,7 +380,7 @@ impl Error {
         }
     }
 
-    /// Whether it failed because this process's own device or port did.
+    /// Whether the operation failed because this process's own device or port did.
     #[must_use]
     pub fn is_own_trouble(&self) -> bool {
         matches!(

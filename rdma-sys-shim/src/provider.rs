@@ -6,21 +6,21 @@ use std::sync::Arc;
 use crate::rdma::{Choice, RdmaInfo, Seat};
 use crate::{Capabilities, Device, Result};
 
-/// A kind of device. It is registered by standing in the list of a [`Registry`](crate::Registry).
+/// A kind of device. The list of a [`Registry`](crate::Registry) registers it.
 pub trait Provider: Sync {
-    /// The prefix of this provider's specs. A spec is this name alone, or the name, then `:` or `,`, then options.
+    /// The prefix of this provider's specs. A spec is this name, optionally followed by `:` or `,` and options.
     fn name(&self) -> &'static str;
 
-    /// The devices of this machine, usable or not. They are listed under their names by `transom devices`.
+    /// The devices of this machine, usable or not. `transom devices` lists them by name.
     fn list(&self) -> Vec<DeviceInfo>;
 
-    /// Whether a spec may also begin with the name of a device. A spec that begins with no provider's name goes to the first
-    /// provider that says so, which opens it or refuses it.
+    /// Whether a spec may also begin with the name of a device. If a spec begins with no provider's name, the first
+    /// provider that returns true here opens or refuses it.
     fn takes_device_names(&self) -> bool {
         false
     }
 
-    /// Which of `devices`, and what of it, a spec for this provider leads to.
+    /// The device, and the choice within it, that a spec for this provider leads to.
     ///
     /// # Errors
     /// It leads to none.
@@ -33,7 +33,7 @@ pub trait Provider: Sync {
         })
     }
 
-    /// Whether the device of `devices` that this process would open has atomics of its own that ranks of all hosts can use.
+    /// Whether the device that this process would open has its own atomics, and ranks on all hosts can use them.
     fn has_device_atomics(&self, devices: &[DeviceInfo]) -> bool {
         let _ = devices;
         false
@@ -45,21 +45,21 @@ pub trait Provider: Sync {
     /// No such device or option, or the system refuses.
     fn open(&self, spec: &str, around: &Surroundings) -> Result<Arc<dyn Device>>;
 
-    /// The devices that a spec leaves to [`Provider::open`] to take one of, where several are as good from these
-    /// processors: as specs.
+    /// The equally good devices among which [`Provider::open`] would choose for this spec on these processors, as
+    /// specs. `None` if the spec leaves no such choice.
     fn alternatives(&self, spec: &str, processors: &[u32]) -> Option<Vec<String>> {
         let _ = (spec, processors);
         None
     }
 
-    /// For a provider whose devices join ranks of several hosts: what helps on a machine where no device does. `None` for
-    /// others.
+    /// For a provider whose devices join ranks of several hosts: the remedy if no device of the machine does so. `None`
+    /// for others.
     fn remedy_between_hosts(&self) -> Option<&'static str> {
         None
     }
 }
 
-/// The options of a spec that begins with a provider's name, which may be none.
+/// The options of a spec that begins with a provider's name; may be empty.
 #[must_use]
 pub fn options<'s>(spec: &'s str, name: &str) -> &'s str {
     let rest = spec.strip_prefix(name).unwrap_or_default();
@@ -70,19 +70,20 @@ pub fn options<'s>(spec: &'s str, name: &str) -> &'s str {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceInfo {
-    /// What names it in a spec.
+    /// The name that selects it in a spec.
     pub name: String,
     /// The name of its provider.
     pub provider: &'static str,
     /// Whether it can be used.
     pub state: State,
-    /// What it can do, as far as that is known without opening it.
+    /// What it can do, as far as known without opening it.
     pub capabilities: Option<Capabilities>,
     /// Whether it can join ranks of several hosts.
     pub joins_hosts: bool,
-    /// By which addresses of this host peers reach it, each with its network interface, if it publishes such.
+    /// Addresses of this host at which peers reach the device, each with its network interface; empty if it publishes
+    /// none.
     pub addresses: Vec<String>,
-    /// What only RDMA devices have.
+    /// Details that only RDMA devices have.
     pub rdma: Option<RdmaInfo>,
 }
 
@@ -116,28 +117,28 @@ pub enum State {
     Unusable(String),
 }
 
-/// What a spec leads to.
+/// The result of resolving a spec.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// The device's name.
     pub device: String,
-    /// The port and GID, of an RDMA device.
+    /// The port and GID, for an RDMA device.
     pub choice: Option<Choice>,
-    /// The addresses that peers are told, of a device that they reach by those of a network; as in [`DeviceInfo::addresses`].
+    /// The addresses that peers are told, for a device with network addresses; as in [`DeviceInfo::addresses`].
     pub addresses: Vec<String>,
 }
 
-/// Where the ranks of a job run: it decides what `auto` means.
+/// Where the ranks of a job run; this decides what `auto` means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum JobSpan {
     /// All on this host.
     #[default]
     OneHost,
-    /// On several, or nobody knows.
+    /// On several hosts, or unknown.
     SeveralHosts,
 }
 
-/// What only the ranks of a job know, whoever reads what they publish; zeros if there is no such thing.
+/// A secret that only the ranks of a job know, whoever reads what they publish; zeros if there is none.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct JobSecret(pub [u8; 32]);
 
@@ -147,23 +148,24 @@ impl fmt::Debug for JobSecret {
     }
 }
 
-/// What a choice depends on besides the devices.
+/// What the choice of a device depends on, besides the devices.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
     /// The process from which all ranks of this job on this host descend, if known.
     pub launcher: Option<u32>,
     /// Where the ranks run.
     pub span: JobSpan,
-    /// Where this one sits among them.
+    /// The place of this rank on its host.
     pub seat: Seat,
-    /// If they run on several hosts: what [`Registry::joining`](crate::Registry::joining) says on all of them.
+    /// If the ranks run on several hosts: the intersection of [`Registry::joining`](crate::Registry::joining) over all
+    /// of them.
     pub joining: Joining,
-    /// By which processes prove that they are of the job, besides what they publish.
+    /// The secret by which processes prove that they belong to the job, besides what they publish.
     pub secret: JobSecret,
 }
 
-/// The providers that can join the ranks of several hosts here: a bit for each, by its place among the registry's providers
-/// that join hosts. The highest bit is set if such a device carries out atomics itself.
+/// The providers that can join the ranks of several hosts here: one bit each, by its index among the registry's
+/// providers that join hosts. The highest bit is set if such a device carries out atomics itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Joining(pub u32);
 
@@ -188,7 +190,7 @@ impl Joining {
 }
 
 impl Default for Joining {
-    /// All.
+    /// All providers, with atomics of the device.
     fn default() -> Self {
         Self(u32::MAX)
     }

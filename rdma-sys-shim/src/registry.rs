@@ -13,14 +13,14 @@ use crate::{AtomicDomain, Device, Error, Result};
 /// The providers of this crate. The first is for jobs whose ranks share a host.
 const BUILT_IN: [&dyn Provider; 3] = [&Soft, &RdmaDevices, &Tcp];
 
-/// The providers that a program knows: those of this crate, and its own. Nothing else lists providers.
+/// The providers that a program knows: those of this crate, and its own. This is the only list of providers.
 #[derive(Clone, Copy)]
 pub struct Registry {
     others: &'static [&'static dyn Provider],
 }
 
 impl Registry {
-    /// The providers of this crate, and these.
+    /// The providers of this crate, and `others`.
     #[must_use]
     pub const fn new(others: &'static [&'static dyn Provider]) -> Self {
         Self { others }
@@ -35,7 +35,7 @@ impl Registry {
         BUILT_IN.into_iter().map(Provider::name)
     }
 
-    /// The name of the provider whose device jobs take that run on one host.
+    /// The name of the provider that jobs on one host use.
     #[must_use]
     pub fn name_on_one_host(self) -> &'static str {
         BUILT_IN[0].name()
@@ -47,7 +47,7 @@ impl Registry {
         self.providers().flat_map(Provider::list).collect()
     }
 
-    /// Whose device `spec` names: that of the longest name that it begins with.
+    /// The provider of the device that `spec` names: the one with the longest name that `spec` begins with.
     fn provider_of(self, spec: &str) -> Result<&'static dyn Provider> {
         let begins = |name: &str| {
             let rest = spec.strip_prefix(name);
@@ -62,15 +62,15 @@ impl Registry {
         })
     }
 
-    /// Which of `devices` a spec leads to that is not automatic.
+    /// The device of `devices` that `spec` leads to. `spec` must not be automatic.
     ///
     /// # Errors
-    /// It leads to none.
+    /// The spec leads to no device.
     pub fn find(self, spec: &str, devices: &[DeviceInfo], seat: &Seat) -> Result<Found> {
         self.provider_of(spec)?.find(spec, devices, seat)
     }
 
-    /// What names the device of this name, if `spec` was asked for: with the options that it was asked for with.
+    /// The spec of the device `name` if `spec` was requested: the name with the options of `spec`.
     #[must_use]
     pub fn spec_of(self, spec: &str, name: &str) -> String {
         let spec = self.on_one_host(spec);
@@ -87,7 +87,7 @@ impl Registry {
         }
     }
 
-    /// `spec`, with the name of the provider for one host in it where it leaves that open.
+    /// `spec`, with the name of the provider for one host if `spec` leaves the provider open.
     fn on_one_host(self, spec: &str) -> String {
         let name = self.name_on_one_host();
         match spec.split_once(':') {
@@ -97,8 +97,8 @@ impl Registry {
         }
     }
 
-    /// The devices, as specs, that are as good from these processors, if `spec` leaves it to [`Registry::open`] to take one,
-    /// and there are several.
+    /// The equally good devices, as specs, among which [`Registry::open`] would choose for `spec` on these processors.
+    /// `None` if there is no such choice.
     #[must_use]
     pub fn alternatives(self, spec: &str, processors: &[u32]) -> Option<Vec<String>> {
         let provider = match is_automatic(spec) {
@@ -113,11 +113,12 @@ impl Registry {
         provider.alternatives(spec, processors)
     }
 
-    /// Opens the device that `spec` names: a name, or a name and its options, as in `soft:cma=off,map=off`. Empty or `auto`:
-    /// that for one host if all ranks share one, else one that joins several; only then the span matters.
+    /// Opens the device that `spec` names: a name, or a name and its options, as in `soft:cma=off,map=off`. Empty or
+    /// `auto` means the device for one host if all ranks share one, otherwise a device that joins hosts. The span
+    /// matters only then.
     ///
     /// # Errors
-    /// No such device or option, none that joins several hosts, or the system refuses.
+    /// No such device or option, no device joins several hosts, or the system refuses.
     pub fn open(self, spec: &str, around: &Surroundings) -> Result<Arc<dyn Device>> {
         let device = match around.span {
             JobSpan::SeveralHosts if is_automatic(spec) => self.open_between_hosts(around),
@@ -135,7 +136,7 @@ impl Registry {
             .filter(|provider| provider.remedy_between_hosts().is_some())
     }
 
-    /// Which providers have a device on this machine that can join ranks of several hosts.
+    /// The providers that have a device on this machine that can join ranks of several hosts.
     #[must_use]
     pub fn joining(self) -> Joining {
         let (mut providers, mut device_atomics) = (0, false);
@@ -149,7 +150,7 @@ impl Registry {
         Joining::new(providers, device_atomics)
     }
 
-    /// Which of `devices` jobs on several hosts take where no spec names one.
+    /// The device of `devices` that jobs on several hosts use if no spec names one.
     #[must_use]
     pub fn find_between_hosts(self, devices: &[DeviceInfo], seat: &Seat) -> Option<Found> {
         let is_of = |provider: &&dyn Provider| {
@@ -188,7 +189,7 @@ impl Registry {
             State::Unusable(reason) => format!("{}: {reason}", device.name),
         });
         let found: Vec<String> = found.collect();
-        // The last provider needs the least.
+        // The last provider has the fewest requirements.
         let remedies = self
             .between_hosts()
             .filter_map(|one| one.remedy_between_hosts());

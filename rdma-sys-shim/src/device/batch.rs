@@ -8,7 +8,7 @@ use crate::{Error, RemoteAddress, Ticket};
 /// Memory of this process.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalPiece {
-    /// First byte; only read from by writes.
+    /// First byte; a write only reads it.
     pub base: *mut u8,
     /// Length in bytes.
     pub len: usize,
@@ -19,42 +19,42 @@ pub struct LocalPiece {
 pub struct RemoteRun {
     /// First byte.
     pub at: RemoteAddress,
-    /// How many of the batch's local pieces make it up, after those of the runs before it.
+    /// How many of the batch's local pieces make up this run. They follow those of earlier runs.
     pub pieces: usize,
 }
 
 /// Runs of a peer's memory and, in the same order, the local pieces that belong to them.
 #[derive(Clone, Copy, Debug)]
 pub struct TransferBatch<'a> {
-    /// Where it goes to, or comes from.
+    /// The memory of the peer that is written or read.
     pub runs: &'a [RemoteRun],
-    /// As many as the runs say.
+    /// The number of pieces is the sum over the runs.
     pub pieces: &'a [LocalPiece],
 }
 
-/// Equal blocks at equal distances, as a column of a matrix: what would else be a batch of many pieces.
+/// Equal blocks at equal distances, such as a column of a matrix. As a batch they would be many pieces.
 #[derive(Clone, Copy, Debug)]
 pub struct StridedBlocks {
-    /// The first byte of the first, here; only read from by writes.
+    /// The first byte of the first block in this process; a write only reads it.
     pub here: *mut u8,
-    /// Likewise, where it goes to or comes from.
+    /// The first byte of the first block at the peer.
     pub at: RemoteAddress,
-    /// Bytes of each.
+    /// Bytes of each block.
     pub len: usize,
-    /// How many.
+    /// The number of blocks.
     pub count: usize,
-    /// From the first byte of a block to that of the next, here.
+    /// Distance from one block to the next in this process.
     pub stride_here: isize,
-    /// Likewise, at the peer.
+    /// Distance from one block to the next at the peer.
     pub stride_there: i64,
 }
 
-/// A batch, or blocks, of which only a part was posted.
+/// The error of a batch, or of blocks, of which only a part was posted.
 #[derive(Debug)]
 pub struct BatchError {
-    /// What was posted, which uses its buffers until it is complete or has failed.
+    /// The last posted operation. The posted ones use their buffers until they are complete or have failed.
     pub posted: Ticket,
-    /// Why the rest was not.
+    /// Why the rest was not posted.
     pub error: Error,
 }
 
@@ -66,13 +66,13 @@ impl From<Error> for BatchError {
     }
 }
 
-/// The pieces of a batch one by one: [`TransferBatch::each`].
+/// Iterates over the pieces of a batch: [`TransferBatch::each`].
 #[derive(Clone, Debug)]
 pub struct Each<'a> {
-    /// Those after the one that the next piece is of.
+    /// The runs after the one that contains the next piece.
     runs: slice::Iter<'a, RemoteRun>,
     pieces: slice::Iter<'a, LocalPiece>,
-    /// Pieces of that run, and where the next of them belongs.
+    /// The number of pieces left in the current run, and the remote place of the next one.
     left: usize,
     next: RemoteAddress,
 }
@@ -105,7 +105,7 @@ impl<'a> TransferBatch<'a> {
         })
     }
 
-    /// The pieces one by one, each with the place of its own.
+    /// The pieces one by one, each with its remote place.
     pub fn each(&self) -> Each<'a> {
         Each {
             runs: self.runs.iter(),
@@ -120,10 +120,10 @@ impl<'a> TransferBatch<'a> {
 }
 
 impl StridedBlocks {
-    /// So many of them are a batch: a send queue's worth.
+    /// The most blocks in a batch: as many as a send queue holds.
     pub(crate) const OF_A_BATCH: usize = 1024;
 
-    /// A single one.
+    /// A single block.
     pub(crate) fn run(here: *mut u8, len: usize, at: RemoteAddress) -> Self {
         Self {
             here,
@@ -135,7 +135,7 @@ impl StridedBlocks {
         }
     }
 
-    /// Those from one on.
+    /// The blocks from `first` on.
     pub(crate) fn from(self, first: usize) -> Self {
         let Self { here, at, .. } = self;
         let first = first.min(self.count);
@@ -152,7 +152,7 @@ impl StridedBlocks {
         }
     }
 
-    /// Those of a range.
+    /// The blocks of a range.
     pub(crate) fn part(self, range: Range<usize>) -> Self {
         Self {
             count: range.len(),
@@ -160,13 +160,13 @@ impl StridedBlocks {
         }
     }
 
-    /// All of them, so many at a time but for the last.
+    /// All blocks in chunks of `most`; the last chunk may be smaller.
     pub(crate) fn chunks(self, most: usize) -> impl Iterator<Item = Self> + Clone {
         let starts = (0..self.count).step_by(most);
         starts.map(move |start| self.part(start..self.count.min(start + most)))
     }
 
-    /// The same in blocks that are no longer than that. Of several, none is.
+    /// Splits a single block into blocks of at most `most` bytes. Several blocks must not be longer than that.
     pub(crate) fn shortened(self, most: usize) -> impl Iterator<Item = Self> + Clone {
         let starts = (0..self.len.max(1)).step_by(most);
         starts.map(move |start| Self {
@@ -177,7 +177,8 @@ impl StridedBlocks {
         })
     }
 
-    /// Where at the peer the first one begins, and where the last one ends. `None` if they go backwards, or beyond all memory.
+    /// The start of the first block and the end of the last at the peer. `None` if the blocks go backwards, or beyond
+    /// the address space.
     pub(crate) fn extent(self) -> Option<(u64, u64)> {
         let low = self.at.address;
         let last = u64::try_from(self.stride_there)
@@ -187,7 +188,7 @@ impl StridedBlocks {
         Some((low, low.checked_add(len)?))
     }
 
-    /// The same, the last first.
+    /// The same blocks, in reverse order.
     pub(crate) fn reversed(self) -> Self {
         let last = self.from(self.count.saturating_sub(1));
         Self {
@@ -199,12 +200,12 @@ impl StridedBlocks {
         }
     }
 
-    /// Whether they lie together at the peer.
+    /// Whether the blocks are contiguous at the peer.
     fn is_run(&self) -> bool {
         i64::try_from(self.len) == Ok(self.stride_there)
     }
 
-    /// One by one, as pieces of a batch.
+    /// The blocks one by one, as pieces of a batch.
     pub fn each(self) -> impl ExactSizeIterator<Item = (LocalPiece, RemoteAddress)> + Clone {
         let Self { len, count, .. } = self;
         (0..count).map(move |which| {
@@ -213,7 +214,7 @@ impl StridedBlocks {
         })
     }
 
-    /// Posts them as batches.
+    /// Posts the blocks as batches.
     pub(crate) fn post_as_batches(
         self,
         mut post: impl FnMut(&TransferBatch<'_>) -> Result<Ticket, BatchError>,
@@ -249,7 +250,7 @@ impl StridedBlocks {
     }
 }
 
-/// Posts pieces, or runs of them, one by one.
+/// Posts pieces, or runs of them, one by one. Stops at the first error.
 pub(crate) fn post_each<A, B>(
     pieces: impl Iterator<Item = (A, B)>,
     mut post: impl FnMut(A, B) -> crate::Result<Ticket>,
