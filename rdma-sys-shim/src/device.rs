@@ -165,8 +165,7 @@ pub enum TargetThread {
 pub struct Capabilities {
     /// Which unit carries out atomics.
     pub atomic_domain: AtomicDomain,
-    /// Whether atomics of one, two and four bytes exist; only with the domain `Cpu`. They are atomic to wider ones on
-    /// the same bytes.
+    /// Whether atomics of one, two and four bytes exist. They are atomic to wider ones on the same bytes.
     pub narrow_atomics: bool,
     /// The longest single transfer in bytes. The provider splits longer ones.
     pub max_message: u64,
