@@ -99,8 +99,8 @@ impl Address {
         self.boot == peer.boot
     }
 
-    /// The soft provider works through one kernel's /proc: says what stands in the way if `peer`
-    /// is not to be seen there.
+    /// The soft provider works through one kernel's /proc. Gives an error with the reason if `peer` is not visible
+    /// there.
     pub(crate) fn must_share_host_with(&self, peer: &Self) -> Result<()> {
         let reason = if !self.is_of_host(peer) {
             "it runs on another host; the soft device joins the ranks of one host".to_owned()

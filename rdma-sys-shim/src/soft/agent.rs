@@ -24,9 +24,9 @@ use crate::signals::without_signals;
 use crate::words::{compare_swap, fetch_add, store};
 use crate::{Error, Number, Result, Width};
 
-/// For how many requests an agent looks in vain before it sleeps: some microseconds.
+/// Unsuccessful checks for requests before an agent sleeps: some microseconds.
 const LOOKS: u32 = 100;
-/// How long an agent without a region stays.
+/// How long an agent stays without a region.
 const LINGER: Duration = Duration::from_millis(500);
 
 pub(crate) struct Agent {
@@ -35,9 +35,9 @@ pub(crate) struct Agent {
 
 struct Shared {
     segment: Arc<Segment>,
-    /// Regions that need the agent.
+    /// The number of regions that need the agent.
     users: AtomicUsize,
-    /// Whether the thread serves, and whether it has to end: the bell, which says so too, can be rung by any peer.
+    /// Whether the thread serves, and whether it has to end. The bell also says so, but any peer can write to it.
     serves: AtomicBool,
     ends: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -56,10 +56,10 @@ impl Agent {
         }
     }
 
-    /// A region that needs the agent is about to be published.
+    /// Called before a region that needs the agent is published.
     pub(crate) fn retain(&self) -> Result<()> {
         guard::watch();
-        // Under the lock, so that an agent that is about to go sees the new user, or is seen gone.
+        // Under the lock: an agent that is about to end either sees the new user, or has already ended.
         let mut thread = self.shared.thread();
         self.shared.users.fetch_add(1, Ordering::SeqCst);
         self.shared.segment.bell().set_running(true);
@@ -91,7 +91,7 @@ impl Agent {
         }
     }
 
-    /// A region that needed the agent was withdrawn.
+    /// Called after a region that needed the agent was withdrawn.
     pub(crate) fn release(&self) {
         self.shared.users.fetch_sub(1, Ordering::SeqCst);
     }
@@ -128,7 +128,7 @@ fn serve(shared: &Shared) {
                 idle = false;
                 break;
             }
-            // Not by giving the processor away: a thread that polls would keep it to the end of its time slice.
+            // No `yield_now`: a thread that polls would keep the processor to the end of its time slice.
             spin_loop();
         }
         let ends = shared.ends.load(Ordering::SeqCst);
@@ -150,8 +150,8 @@ fn serve(shared: &Shared) {
     }
 }
 
-/// Carries out what a slot of this process's asks for; `None` if the table does not allow it, or if the memory is no longer
-/// mapped with the right to it ([`request::FAULTED`]).
+/// Carries out the request in a slot of this process. `None` if the table does not allow it, or if the memory is no
+/// longer mapped with the necessary right ([`request::FAULTED`]).
 pub(super) fn carry_out(segment: &Segment, index: usize, slot: &Slot) -> Option<u64> {
     servers::serve(|| check_and_apply(segment, index, slot)).flatten()
 }
@@ -180,10 +180,10 @@ fn check_and_apply(segment: &Segment, index: usize, slot: &Slot) -> Option<u64> 
     }
     let at = address as usize as *mut u8;
     let data = request::data(segment, index, operation, len);
-    // SAFETY: the range was just found in the table of registered memory that this process alone writes, whose owner promised
-    // (`Device::register`) that peers, for whom this thread acts, may access it; `servers::serve` keeps the region from being
-    // withdrawn meanwhile, and where the memory is no longer mapped, the guard ends the access. No copy, sum or atomic of a slot's
-    // length holds anything meanwhile. The slot's data is shared memory of the segment.
+    // SAFETY: the range was just found in the table of registered memory that this process alone writes. The region's
+    // owner promised (`Device::register`) that peers, for whom this thread acts, may access it. `servers::serve` keeps
+    // the region from being withdrawn meanwhile. If the memory is no longer mapped, the guard ends the access; a copy,
+    // sum or atomic of a slot's length holds no lock or value to drop. The slot's data is shared memory of the segment.
     let old = unsafe {
         guard::guarded(at, len, || {
             apply(operation, at, width, len, [first, second], data)
@@ -197,19 +197,19 @@ fn check_and_apply(segment: &Segment, index: usize, slot: &Slot) -> Option<u64> 
         }
     };
     Some(match operation {
-        // It may be where the data is.
+        // The operand may contain the data.
         Operation::Write | Operation::Read => slot.operands[0].load(Ordering::Relaxed),
         _ => old,
     })
 }
 
-/// Carries out one operation on `len` bytes at `at`; `data` is what is written there, or where what
-/// is read goes. Returns the old value of an atomic; `None` for misaligned words.
+/// Carries out one operation on `len` bytes at `at`. `data` holds the bytes to write, or receives the bytes read.
+/// Returns the old value of an atomic; `None` if words are misaligned.
 ///
 /// # Safety
-/// `at` is mapped for `len` bytes, and whoever else accesses them meanwhile does so as memory
-/// shared with peers. `data` is readable for `len` bytes, and writable for a read; of a list of pieces it is writable for
-/// [`SLOT_BYTES`]. Atomics on single words do not use it.
+/// `at` is mapped for `len` bytes, and all other accesses to them meanwhile are those of memory shared with peers.
+/// `data` is readable for `len` bytes, and writable for a read; for a list of pieces it is writable for [`SLOT_BYTES`].
+/// Atomics on single words do not use it.
 pub(crate) unsafe fn apply(
     operation: Operation,
     at: *mut u8,
@@ -267,10 +267,10 @@ pub(crate) unsafe fn apply(
     }
 }
 
-/// Adds numbers, and puts in their place what there was.
+/// Adds the numbers in `data` to those at `at`, and puts the previous numbers into `data`.
 ///
 /// # Safety
-/// `at` and `data` are valid for `len` bytes, and whoever else accesses those at `at` meanwhile only reads them.
+/// `at` and `data` are valid for `len` bytes, and all other accesses to those at `at` meanwhile only read.
 unsafe fn fetch_add_numbers(number: Number, at: *mut u8, data: *mut u8, len: usize) {
     const CHUNK: usize = 1 << 10;
     let mut old = MaybeUninit::<[u64; CHUNK / 8]>::uninit();

@@ -11,11 +11,11 @@ use crate::device::batch::StridedBlocks;
 use crate::memory::{Buffer, copy, copy_part};
 use crate::{Direction, Error, RemoteAddress, Result};
 
-/// What helps where only the origin finds that the kernel forbids it.
+/// The remedy if only the origin finds that the kernel forbids it.
 const FORBIDDEN: &str = "the kernel forbids cross-memory attach, which the target does not expect; start all ranks with \
                          TRANSOM_DEVICE=soft:cma=off";
 
-/// Moves the parts of a transfer, whose places were checked.
+/// Moves the parts of a transfer. Their places were checked.
 ///
 /// # Safety
 /// The parts are readable (for a write) or writable (for a read).
@@ -35,7 +35,7 @@ pub(super) unsafe fn transfer(
     }
 }
 
-/// Each call of the kernel finds the peer anew.
+/// Moves one run. Each system call looks up the peer again.
 ///
 /// # Safety
 /// As for [`transfer`].
@@ -48,14 +48,15 @@ unsafe fn transfer_run(
     let mut buffer = Buffer::default();
     for part in run.shortened(course.at_a_time) {
         peer.reach(|number| {
-            // SAFETY: a part of what the caller promises; whoever repeats it has ended it before.
+            // SAFETY: a part of the memory that the caller promises; a repeated call follows the end of the previous
+            // one.
             unsafe { transfer_part(number, direction, part, course, run.len, &mut buffer) }
         })?;
     }
     Ok(())
 }
 
-/// Moves one part of a run of `whole` bytes. `buffer` is for all of its parts.
+/// Moves one part of a run of `whole` bytes. All parts use `buffer`.
 ///
 /// # Safety
 /// As for [`transfer`].
@@ -72,7 +73,7 @@ unsafe fn transfer_part(
         // SAFETY: the caller's promise.
         return unsafe { cross_memory::transfer(number, direction, here, there, len) };
     }
-    // It lies a multiple of a cache line from the other side, where copies are not slow.
+    // The buffer's distance from `there` is a multiple of a cache line, so that the copy is not slow.
     let held = buffer.at_least(len, there);
     // SAFETY: the buffer has room for as many bytes; `here` is the caller's promise.
     unsafe {
@@ -143,7 +144,7 @@ fn call(operation: Operation, len: usize) -> String {
     format!("cross-memory {} of {len} bytes", operation.name())
 }
 
-/// The kernel does not allow it, and nobody else moves `len` bytes.
+/// The error if the kernel forbids the access to `len` bytes, and nothing else can do it.
 pub(super) fn forbidden(operation: Operation, len: usize, error: io::Error) -> Error {
     Error::os(call(operation, len), error).with_remedy(FORBIDDEN)
 }

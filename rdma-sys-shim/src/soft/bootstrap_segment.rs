@@ -15,15 +15,15 @@ use crate::{Error, Result};
 
 const NAME: &CStr = c"transom-notices";
 
-/// A word that is zero at first.
+/// A shared word that is initially zero.
 pub struct BootstrapSegment {
     map: MmapRaw,
-    /// Open while the segment is our own: others reach it through this descriptor.
+    /// Open if this process made the segment: others reach it through this descriptor.
     file: Option<File>,
 }
 
 impl BootstrapSegment {
-    /// A segment of this process.
+    /// A new segment of this process.
     ///
     /// # Errors
     /// Out of memory or of file descriptors.
@@ -36,10 +36,10 @@ impl BootstrapSegment {
         })
     }
 
-    /// The segment whose [`BootstrapSegment::place`] another process has told.
+    /// Opens the segment with the [`BootstrapSegment::place`] that another process gave.
     ///
     /// # Errors
-    /// There is none, or the system does not let this process reach it.
+    /// There is no such segment, or the system does not let this process reach it.
     pub fn open(place: &str) -> Result<Self> {
         let failed = |error| Error::os(format!("opening the bootstrap segment at {place}"), error);
         let mut numbers = place.split('/').map(str::parse::<u64>);
@@ -53,7 +53,7 @@ impl BootstrapSegment {
             inode: next()?,
         };
         let file = memory_file::open_peer_file(pid, fd, id).map_err(failed)?;
-        // Where /proc is of another PID namespace, the number is another process's.
+        // If /proc belongs to another PID namespace, the number is another process's.
         let opened = format!("/proc/thread-self/fd/{}", file.as_raw_fd());
         let path = fs::read_link(opened).map_err(failed)?;
         let expected = format!("/memfd:{} ", NAME.to_string_lossy());
@@ -70,10 +70,10 @@ impl BootstrapSegment {
         })
     }
 
-    /// What others find it by: process, descriptor, device and inode; `None` if it is another process's.
+    /// How other processes find the segment: process, descriptor, device and inode. `None` if another process made it.
     ///
     /// # Errors
-    /// The system does not say which file it is.
+    /// The system does not give the identity of the file.
     pub fn place(&self) -> Result<Option<String>> {
         let place = |file: &File| {
             let FileId { device, inode } = FileId::of(file)?;
@@ -83,7 +83,7 @@ impl BootstrapSegment {
         self.file.as_ref().map(place).transpose()
     }
 
-    /// The word, which stays where it is for as long as `self` lives.
+    /// The word. Its address is fixed while `self` lives.
     #[must_use]
     pub fn word(&self) -> &AtomicU64 {
         // SAFETY: the first word of the mapping, which begins a page and lives as long as `self`; everybody who maps

@@ -67,7 +67,7 @@ impl SoftEndpoint {
         })
     }
 
-    /// Whether the peer's memory is reached without its agent.
+    /// Whether the peer's memory is accessed without its agent.
     pub(crate) fn attaches(&self) -> bool {
         self.path != Path::Agent
     }
@@ -77,7 +77,8 @@ impl SoftEndpoint {
             .map_err(|reason| self.peer.refusal(operation.name(), at, len, reason))
     }
 
-    /// Checks parts of memory, all at once where they lie in one region: that is contiguous. Names the first block that is refused.
+    /// Checks parts of memory, all at once if one contiguous region contains them. The error names the first refused
+    /// block.
     fn check_parts(
         &self,
         operation: Operation,
@@ -101,7 +102,7 @@ impl SoftEndpoint {
         blocks.try_for_each(|(piece, at)| self.check(at, piece.len as u64, operation))
     }
 
-    /// Moves lists of parts. `len`: of the longest piece.
+    /// Moves lists of parts. `len`: the length of the longest piece.
     ///
     /// # Safety
     /// The parts are readable (for a write) or writable (for a read).
@@ -126,14 +127,14 @@ impl SoftEndpoint {
         if left.is_empty() {
             return Ok(Ticket::DONE);
         }
-        // The peer may have refused it: what was allowed above may have gone meanwhile.
+        // The peer may have refused the request: the memory checked above may have been withdrawn meanwhile.
         let left = left.into_iter();
         self.check_parts(operation, left.clone())?;
         // SAFETY: as above.
         unsafe { self.transfer_by(Way::Kernel, direction, left) }
     }
 
-    /// Moves parts that were checked by any way but assist.
+    /// Moves checked parts by any way other than assist.
     ///
     /// # Safety
     /// The parts are readable (for a write) or writable (for a read).
@@ -143,7 +144,8 @@ impl SoftEndpoint {
         direction: Direction,
         parts: impl Iterator<Item = StridedBlocks> + Clone,
     ) -> Result<Ticket> {
-        // SAFETY: the caller's promise. What is our own is registered memory, as our own table says, and stays mapped while it is.
+        // SAFETY: the caller's promise. For `Way::Own`, our own table says that it is registered memory, which stays
+        // mapped while registered.
         unsafe {
             match way {
                 Way::Own => parts.for_each(|part| move_own(direction, part)),
@@ -160,7 +162,7 @@ impl SoftEndpoint {
         })
     }
 
-    /// Has the agent move the parts of a transfer, short ones in lists.
+    /// Lets the agent move the parts of a transfer, with short ones in lists.
     ///
     /// # Safety
     /// As for [`transfer_by`](Self::transfer_by).
@@ -196,7 +198,7 @@ impl SoftEndpoint {
         }
     }
 
-    /// False if there is no agent: then nothing was done.
+    /// Asks the agent to carry out a list. False if there is no agent: then nothing was done.
     ///
     /// # Safety
     /// The parts were packed in the list, and are readable (for a write) or writable (for a read).
@@ -252,7 +254,7 @@ impl SoftEndpoint {
         old.ok_or_else(|| request.refused(&self.peer, "the memory does not allow it"))
     }
 
-    /// Maps the memory of a request whose target has no agent, since all it has can be mapped.
+    /// Maps the memory of a request if the target has no agent, since all its memory can be mapped.
     fn place(&self, request: &Request) -> Result<Option<(Mapping, *mut u8)>> {
         let rkey = request.rkey;
         let Some(found) = table::look_up(&self.segment, rkey) else {
@@ -278,8 +280,8 @@ impl SoftEndpoint {
             .refusal(operation.name(), at, width.bytes() as u64, reason)
     }
 
-    /// As [`Endpoint::map`], of a region that is known by its place alone: the process allocated it for another device, which
-    /// has another key for it. None if it is not of such memory.
+    /// As [`Endpoint::map`], for a region that is known only by its address: the process allocated it for another
+    /// device, which has its own key for it. `None` if it is not in such memory.
     pub(crate) fn map_by_place(&self, region: &RemoteRegion) -> Result<Option<Mapping>> {
         match table::find(&self.segment, region.address, region.len) {
             Some(rkey) => self.map(&RemoteRegion { rkey, ..*region }),
@@ -291,7 +293,7 @@ impl SoftEndpoint {
 /// Copies blocks of memory of this process.
 ///
 /// # Safety
-/// The blocks are valid on both sides, and those that it goes to are writable.
+/// The blocks are valid on both sides, and the destination is writable.
 unsafe fn move_own(direction: Direction, part: StridedBlocks) {
     let there = part.at.address as usize as *mut u8;
     let stride_there = part.stride_there as isize;
@@ -332,7 +334,7 @@ impl Endpoint for SoftEndpoint {
             if is_done {
                 return Ok(Ticket::DONE);
             }
-            // The peer may have refused it: what was allowed above may have gone meanwhile.
+            // The peer may have refused the request: the memory checked above may have been withdrawn meanwhile.
             self.check(at, len as u64, operation)?;
             way = Way::Kernel;
         }
@@ -363,7 +365,7 @@ impl Endpoint for SoftEndpoint {
             true => blocks.reversed(),
             false => blocks,
         };
-        // Where nobody looked for requests at first, somebody may for the blocks behind.
+        // A thread may begin to poll for requests between two chunks.
         for some in blocks.chunks(StridedBlocks::OF_A_BATCH) {
             let shape = Shape::List(some.count);
             // SAFETY: the caller's promise.
@@ -427,7 +429,8 @@ impl Endpoint for SoftEndpoint {
         }
         if self.path == Path::Direct {
             let there = at.address as usize as *mut u8;
-            // SAFETY: `values` is the caller's promise; the words lie in registered memory of this process, as our own table
+            // SAFETY: `values` is the caller's promise. Our own table says that the words lie in registered memory of
+            // this process.
             // says.
             let done =
                 unsafe { agent::apply(operation, there, bytes, len, [0; 2], values.cast_mut()) };
@@ -461,7 +464,7 @@ impl Endpoint for SoftEndpoint {
     }
 
     fn has_atomics(&self, region: &RemoteRegion) -> bool {
-        // What is gone is found out by the operation.
+        // If the region is gone, the operation reports it.
         table::look_up(&self.segment, region.rkey)
             .is_none_or(|found| found.len == 0 || found.access.allows(Access::ATOMIC))
     }
@@ -474,7 +477,7 @@ impl Endpoint for SoftEndpoint {
         if !self.options.map || region.len == 0 {
             return Ok(None);
         }
-        // A mapping serves loads and stores unchecked, so it takes the rights to both.
+        // A mapping serves loads and stores without checks, so it needs the rights to both.
         let needs = Access::READ.and(Access::WRITE);
         let granted = table::look_up(&self.segment, region.rkey).map(|found| found.access);
         if granted.is_some_and(|access| !access.allows(needs)) {
@@ -506,8 +509,8 @@ impl Endpoint for SoftEndpoint {
         let file = self
             .peer
             .open(piece.fd, self.segment.sibling(piece.inode))?;
-        // A descriptor number that was closed and used again would name another file: what was
-        // opened counts only if the region is still the same.
+        // A descriptor number that was closed and reused would name another file: the opened file is valid only if the
+        // region is still the same.
         self.check(region.at(0), region.len, Operation::Read)?;
         let skip = piece.place_of(region).ok_or_else(elsewhere)?;
         memory_file::must_hold(&file, piece.offset, piece.len).map_err(unreachable)?;

@@ -6,28 +6,29 @@ use super::segment::SLOT_BYTES;
 use crate::device::batch::StridedBlocks;
 use crate::memory::{Rows, copy, copy_rows};
 
-/// Pieces of one request.
+/// The most pieces of one request.
 pub(super) const MOST: usize = 128;
-/// Bytes of them all.
+/// The most bytes in all pieces of one request.
 pub(super) const MOST_BYTES: usize = 4 << 10;
 
 const BYTES: usize = MOST * size_of::<Run>();
 const _: () = assert!(BYTES + MOST_BYTES <= SLOT_BYTES);
 
-/// Pieces of one length at equal distances, which columns of matrices consist of; or a single piece.
+/// Pieces of one length at equal distances, such as a column of a matrix; or a single piece.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 struct Run {
-    /// From the request's address to the first.
+    /// From the request's address to the first piece.
     offset: u32,
-    /// Of each.
+    /// Length of each piece.
     len: u32,
     stride: u32,
     count: u32,
 }
 
 impl Run {
-    /// With the piece of another run, if that is a single one, as long and as far from the last as those before.
+    /// This run with the piece of `next` added. `None` unless `next` is a single piece with the same length at the same
+    /// distance.
     fn extended(self, next: Self) -> Option<Self> {
         let beyond = next.offset.checked_sub(self.offset)?;
         let stride = if self.count == 1 { beyond } else { self.stride };
@@ -41,7 +42,7 @@ impl Run {
         })
     }
 
-    /// How many bytes, and how far from the request's address the last one ends.
+    /// The number of bytes, and the end of the last piece relative to the request's address.
     fn extent(self) -> Option<(u64, u64)> {
         let [offset, len, stride, count] =
             [self.offset, self.len, self.stride, self.count].map(u64::from);
@@ -51,16 +52,16 @@ impl Run {
     }
 }
 
-/// Where in a slot's data run `which` of the list is.
+/// The place of list entry `which` in a slot's data.
 fn entry(data: *mut u8, which: usize) -> *mut Run {
     data.cast::<Run>().wrapping_add(which)
 }
 
-/// Writes a list of parts into a slot's data, and their bytes if they are sent; returns the length of the list. None begins
-/// before `address`, which is the request's.
+/// Writes a list of parts into a slot's data, and their bytes if they are sent. Returns the length of the list. No part
+/// begins before `address`, which is the request's.
 ///
-/// # Safety
-/// `data` is writable for [`SLOT_BYTES`]. The parts have at most [`MOST`] blocks with [`MOST_BYTES`] in all, none of them goes
+/// `data` is writable for [`SLOT_BYTES`]. The parts have at most [`MOST`] blocks with [`MOST_BYTES`] in all. None of
+/// them ends more than 4 GiB after the address. They are readable if they are sent.
 /// beyond 4 GiB behind the address, and they are readable if they are sent.
 pub(super) unsafe fn fill(
     data: *mut u8,
@@ -85,8 +86,8 @@ pub(super) unsafe fn fill(
                 count += 1;
             }
         }
-        // SAFETY: no more runs than blocks, for which there is room; aligned as the data is, to cache lines. The blocks are the
-        // caller's promise, and end inside the data by its other one.
+        // SAFETY: there are no more runs than blocks, for which there is room; the entries are aligned since the data
+        // is, to cache lines. The caller promises the blocks and the limits by which their bytes fit into the data.
         unsafe {
             entry(data, count - 1).write(list);
             if are_sent {
@@ -102,7 +103,7 @@ pub(super) unsafe fn fill(
     count
 }
 
-/// Copies the bytes of an answer to where they belong.
+/// Copies the bytes of an answer to the parts.
 ///
 /// # Safety
 /// `data` is readable for [`SLOT_BYTES`], and was filled with a list of parts like these, which are writable.
@@ -143,12 +144,12 @@ pub(super) unsafe fn copy_blocks(to: *mut u8, from: *const u8, rows: Rows) {
     }
 }
 
-/// Copies the bytes of a list of `count` runs to, or from, the memory at `at`; `None` if the list does not lie in the data,
-/// or its pieces not in the `len` bytes there. Those before are copied then.
+/// Copies the bytes of a list of `count` runs to or from the memory at `at`. `None` if the list exceeds the data, or a
+/// piece exceeds the `len` bytes of memory; the pieces before it have been copied.
 ///
 /// # Safety
-/// `at` is mapped for `len` bytes, and whoever else accesses them meanwhile does so as memory shared with peers. `data` is
-/// writable for [`SLOT_BYTES`].
+/// `at` is mapped for `len` bytes, and all other accesses to them meanwhile are those of memory shared with peers.
+/// `data` is writable for [`SLOT_BYTES`].
 pub(super) unsafe fn apply(
     operation: Operation,
     at: *mut u8,
@@ -162,7 +163,7 @@ pub(super) unsafe fn apply(
     let (mut bytes_left, mut pieces_left) = (MOST_BYTES as u64, MOST as u32);
     let mut next = data.wrapping_add(BYTES);
     for which in 0..count {
-        // SAFETY: inside the data, since there are not too many; aligned as it is, to cache lines.
+        // SAFETY: inside the data, since the number of entries is limited; aligned, as the data is, to cache lines.
         let pieces = unsafe { entry(data, which).read_volatile() };
         let (bytes, end) = pieces.extent()?;
         bytes_left = bytes_left.checked_sub(bytes)?;

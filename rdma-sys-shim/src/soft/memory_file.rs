@@ -18,17 +18,17 @@ use crate::{Error, Result};
 const FORBIDDEN: &str = "a filter of system calls forbids it: have it allow memfd_create; for a \
                          container, a `--security-opt seccomp=` profile does";
 
-/// Keep a memory file as long as it is: what others have mapped must not lose its pages, whose touch would end them.
+/// Fix the length of a memory file. If a mapped file lost pages, an access to them would kill the process.
 const SEALS: SealFlags = SealFlags::SHRINK
     .union(SealFlags::GROW)
     .union(SealFlags::SEAL);
 
-/// `len` rounded up to whole pages, unless that overflows.
+/// `len` rounded up to whole pages; `None` if that overflows.
 pub(crate) fn whole_pages(len: usize) -> Option<usize> {
     len.checked_next_multiple_of(page_size())
 }
 
-/// A new anonymous memory file of `len` bytes, all zero and none of them allocated yet. Nobody can change its length.
+/// A new anonymous memory file of `len` zero bytes, with no pages allocated yet. Nobody can change its length.
 pub(crate) fn create(name: &CStr, len: usize) -> Result<File> {
     limits::check_file_size(len)?;
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
@@ -48,12 +48,12 @@ pub(crate) fn create(name: &CStr, len: usize) -> Result<File> {
     Ok(file)
 }
 
-/// Which file a descriptor is of.
+/// Identifies a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileId {
-    /// The device that it is on.
+    /// The device that contains it.
     pub(crate) device: u64,
-    /// Its inode there.
+    /// Its inode on the device.
     pub(crate) inode: u64,
 }
 
@@ -72,8 +72,8 @@ impl FileId {
     }
 }
 
-/// Opens descriptor `fd` of process `pid` as a file of our own, if it is of this file. Another process may have the number
-/// by now.
+/// Opens descriptor `fd` of process `pid` as a file of our own, if it refers to the file `id`. Another process may have
+/// the number by now.
 pub(crate) fn open_peer_file(pid: u32, fd: RawFd, id: FileId) -> io::Result<File> {
     let check = |found: &fs::Metadata| match FileId::read(found) == id {
         true => Ok(()),
@@ -83,7 +83,7 @@ pub(crate) fn open_peer_file(pid: u32, fd: RawFd, id: FileId) -> io::Result<File
         }
     };
     let open = |path: &str| {
-        // Looked at first: to open something else may have effects.
+        // Checked before the open, since opening another file may have side effects.
         check(&fs::metadata(path)?)?;
         let file = OpenOptions::new()
             .read(true)
@@ -95,7 +95,7 @@ pub(crate) fn open_peer_file(pid: u32, fd: RawFd, id: FileId) -> io::Result<File
     };
     let opened = open(&format!("/proc/{pid}/fd/{fd}"));
     match opened {
-        // Those of a process whose first thread has ended are to be found at another.
+        // If the first thread of a process has ended, its descriptors are visible only at another thread.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let others = process::threads(pid)?
                 .into_iter()
@@ -110,8 +110,8 @@ pub(crate) fn open_peer_file(pid: u32, fd: RawFd, id: FileId) -> io::Result<File
     }
 }
 
-/// Says why a peer's file must not be mapped: unless it holds `len` bytes at `offset`, and always will, whoever maps them
-/// may be ended by SIGBUS.
+/// Gives a reason not to map a peer's file. The file must hold `len` bytes at `offset`, and always will; otherwise
+/// SIGBUS may kill a process that maps them.
 pub(crate) fn must_hold(file: &File, offset: u64, len: u64) -> std::result::Result<(), String> {
     if !fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SEALS)) {
         return Err("the length of its memory file is not sealed".to_owned());
@@ -131,7 +131,7 @@ fn is_not_found(opened: &io::Result<File>) -> bool {
         .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-/// `len` bytes (more than 0) of a file at `offset`, whole pages both, mapped shared.
+/// Maps `len` bytes (more than 0) of a file at `offset`, shared. Both are whole pages.
 pub(crate) fn map(file: &File, offset: u64, len: usize) -> Result<MmapRaw> {
     let mut options = MmapOptions::new();
     let mapped = options.offset(offset).len(len).no_reserve_swap();
@@ -139,9 +139,9 @@ pub(crate) fn map(file: &File, offset: u64, len: usize) -> Result<MmapRaw> {
     mapped.map_err(|error| Error::os(format!("mmap of {len} bytes"), error))
 }
 
-/// Keeps a mapping of somebody else's memory out of core dumps and forked children.
+/// Keeps a mapping of another process's memory out of core dumps and forked children.
 pub(crate) fn mark_foreign(mapped: &MmapRaw) {
-    // Where the kernel does not take the advice, the mapping stays as it was.
+    // If the kernel refuses the advice, the mapping stays as it was.
     let _ = mapped.advise(Advice::DontDump);
     let _ = mapped.advise(Advice::DontFork);
 }

@@ -51,14 +51,14 @@ use crate::{
 /// The name that `--device` takes.
 pub(crate) use crate::error::SOFT as DEVICE;
 
-/// What can be turned off, so that what stands in for it can be tested anywhere.
+/// Features that can be turned off, so that tests can use their fallbacks on any machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// Use the kernel's cross-memory attach; else the agent does every transfer.
+    /// Use the kernel's cross-memory attach; otherwise the agent does every transfer.
     pub(crate) cross_memory: bool,
-    /// Let peers map memory at all; else every access is an operation of the device, as on a NIC.
+    /// Let peers map memory at all; otherwise every access is an operation of the device, as on a NIC.
     pub(crate) map: bool,
-    /// Let threads that wait do for peers what the kernel would.
+    /// Let waiting threads serve requests of peers, in place of the kernel.
     pub(crate) assist: bool,
 }
 
@@ -99,7 +99,7 @@ impl Options {
     }
 }
 
-/// The soft device as a provider: this machine has one.
+/// The soft device as a provider. Every machine has one.
 pub(crate) struct Soft;
 
 impl Provider for Soft {
@@ -117,22 +117,22 @@ impl Provider for Soft {
     }
 }
 
-/// What this process shows to its peers.
+/// The memory and tables that this process shows to its peers.
 pub(crate) struct Own {
     id: ProcessId,
-    /// What peers are told.
+    /// The address that peers get.
     address: Address,
     segment: Arc<Segment>,
     table: RegionTable,
     agent: Agent,
     allocations: Allocations,
     options: Options,
-    /// Whether peers are expected to reach memory that they cannot map without the agent.
+    /// Whether we expect peers to reach memory that they cannot map without the agent.
     attach: AtomicBool,
 }
 
 impl Own {
-    /// Whether peers may have to ask the agent for memory that they cannot map.
+    /// Whether peers may need the agent for memory that they cannot map.
     fn needs_agent(&self) -> bool {
         !self.options.map || !self.attach.load(Ordering::Relaxed)
     }
@@ -166,7 +166,8 @@ impl SoftDevice {
         })
     }
 
-    /// Memory for another device, which neighbours map. `launcher`: as for [`open`](Self::open).
+    /// A device that allocates memory for another device, which neighbours map. `launcher`: as for
+    /// [`open`](Self::open).
     pub(crate) fn for_neighbours(launcher: Option<u32>) -> Result<Self> {
         let options = Options {
             cross_memory: false,
@@ -176,10 +177,10 @@ impl SoftDevice {
         Self::open(options, launcher)
     }
 
-    /// The process that published `address`; none if it is on another host.
+    /// The endpoint of the process that published `address`; `None` if it is on another host.
     ///
     /// # Errors
-    /// It is on this one, and cannot be reached: in another container, or of another user.
+    /// The process is on this host, but cannot be reached: it is in another container, or belongs to another user.
     pub(crate) fn neighbour(&self, address: &[u8]) -> Result<Option<SoftEndpoint>> {
         let peer = Address::decode(address)?;
         match self.own.address.is_of_host(&peer) {
@@ -206,14 +207,14 @@ impl SoftDevice {
         let (segment, peer) = Segment::open(DEVICE, own.id, &address.segment)?;
         let endpoint = SoftEndpoint::to_peer(peer, segment, own.options)?;
         if !endpoint.attaches() {
-            // What keeps this process from its peer keeps the peer from this one.
+            // A restriction on this process's access probably also applies to the peer's access.
             own.attach.store(false, Ordering::Relaxed);
         }
         Ok(endpoint)
     }
 }
 
-/// `map`: peers may map memory; `attach`: they reach what they cannot map by cross-memory attach.
+/// `map`: peers may map memory; `attach`: peers use cross-memory attach for memory that they cannot map.
 pub(crate) fn capabilities(map: bool, attach: bool) -> Capabilities {
     Capabilities {
         atomic_domain: AtomicDomain::Cpu,

@@ -17,7 +17,7 @@ use crate::system::page_size;
 use crate::vma;
 use crate::{Access, Error, LocalRegion, Result};
 
-/// Allocated memory by first address: the answer to "may this be mapped already?".
+/// Allocated memory by first address; tells whether peers can map given memory already.
 #[derive(Default)]
 pub(crate) struct Allocations(Mutex<BTreeMap<usize, MappablePiece>>);
 
@@ -26,7 +26,7 @@ impl Allocations {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The piece of allocated memory that holds `len` bytes at `address`.
+    /// The piece of allocated memory that contains `len` bytes at `address`.
     fn find(&self, address: usize, len: usize) -> Option<MappablePiece> {
         let live = self.live();
         let (&base, piece) = live.range(..=address).next_back()?;
@@ -44,9 +44,9 @@ impl Allocations {
     }
 }
 
-/// Whose memory file it is in.
+/// The memory file that contains allocated memory.
 enum Home {
-    /// From `skip` bytes on, to its end.
+    /// The memory's own file, from `skip` bytes to the end.
     Own {
         mapped: MmapRaw,
         skip: usize,
@@ -56,7 +56,7 @@ enum Home {
 }
 
 impl Home {
-    /// For `len` bytes.
+    /// Allocates `len` bytes.
     fn new(own: &Own, len: usize, align: usize) -> Result<Self> {
         let too_large = || {
             Error::os(
@@ -71,7 +71,7 @@ impl Home {
         {
             return Ok(Self::Segment(loan));
         }
-        // The kernel maps whole pages wherever it likes.
+        // The kernel maps whole pages at any page boundary.
         let slack = align.saturating_sub(page_size());
         let bytes = len.checked_add(slack).and_then(whole_pages);
         let bytes = bytes.filter(|&bytes| bytes <= isize::MAX as usize);
@@ -107,15 +107,15 @@ impl Home {
     }
 }
 
-/// What peers see, until it is dropped.
+/// Publishes memory to peers until it is dropped.
 struct Owner {
     own: Arc<Own>,
     rkey: u64,
-    /// Peers may have to ask the agent for it.
+    /// Whether peers may have to ask the agent for it.
     by_agent: bool,
-    /// They cannot map it.
+    /// `Some` if peers cannot map it.
     _attached: Option<Attached>,
-    /// Where it is, if the device allocated it: mapped here and mappable by peers.
+    /// The memory, if the device allocated it: mapped here, and mappable by peers.
     home: Option<Home>,
 }
 
@@ -131,7 +131,7 @@ impl Drop for Owner {
     }
 }
 
-/// Shows memory to peers: `piece` holds it, if they can map it, and `home`, if the device allocated it.
+/// Publishes memory to peers. `piece` holds it if peers can map it; `home` if the device allocated it.
 fn publish(
     own: &Arc<Own>,
     base: *mut u8,
@@ -159,7 +159,7 @@ fn publish(
         own: own.clone(),
         rkey: remote.rkey,
         by_agent,
-        // From here on peers may ask for it.
+        // From here on, peers may make requests for it.
         _attached: is_assisted.then(|| assist::attach(&own.segment)),
         home,
     };

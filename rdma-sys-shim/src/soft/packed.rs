@@ -6,7 +6,7 @@ use super::segment::Segment;
 use super::select::RequestSize;
 use crate::device::batch::StridedBlocks;
 
-/// The parts of a transfer so that each fits into a request, in their order.
+/// Splits the parts of a transfer so that each fits into a request. Keeps their order.
 pub(super) fn cut<P>(parts: P, most: RequestSize) -> impl Iterator<Item = StridedBlocks> + Clone
 where
     P: Iterator<Item = StridedBlocks> + Clone,
@@ -14,22 +14,22 @@ where
     parts.flat_map(move |blocks| {
         let of_each = (most.list / blocks.len.max(1)).clamp(1, iovec::MOST);
         let chunks = blocks.chunks(of_each);
-        // Only a single block may be longer.
+        // Only a single block can be longer than the list limit.
         chunks.flat_map(move |some| some.shortened(most.run))
     })
 }
 
-/// Some parts of a transfer in one request.
+/// Parts of a transfer, packed into one request.
 #[derive(Clone, Copy)]
 pub(super) struct Packed {
     pub(super) request: Request,
-    /// How many parts.
+    /// The number of parts.
     pub(super) count: usize,
     pub(super) is_list: bool,
 }
 
 impl Packed {
-    /// Those that `parts` begin with. `None` if there are none, or if the first one fits into no request.
+    /// Packs as many of the first `parts` as fit. `None` if there are none, or if the first one does not fit.
     pub(super) fn of(
         operation: Operation,
         mut parts: impl Iterator<Item = StridedBlocks>,
@@ -76,10 +76,10 @@ impl Packed {
         })
     }
 
-    /// Writes the request into a slot, and what it sends.
+    /// Writes the request and the data that it sends into a slot.
     ///
     /// # Safety
-    /// The slot is claimed. `parts` are those that were packed, and readable if they are sent.
+    /// The slot is claimed. `parts` are those that were packed, and are readable if the request sends them.
     pub(super) unsafe fn fill(
         &self,
         segment: &Segment,
@@ -105,10 +105,10 @@ impl Packed {
         }
     }
 
-    /// Copies the answer to where it belongs.
+    /// Copies the answer to the parts.
     ///
     /// # Safety
-    /// The slot was filled with this request, and is answered. `parts` are as long as those that were packed, and writable.
+    /// The slot was filled with this request, and is answered. `parts` are as long as the packed ones, and writable.
     pub(super) unsafe fn take(
         &self,
         segment: &Segment,
@@ -125,7 +125,7 @@ impl Packed {
     }
 }
 
-/// Whether a list tells places so far from each other.
+/// Whether a list can express offsets over this range.
 fn is_near(&(low, high): &(u64, u64)) -> bool {
     high - low <= u32::MAX.into()
 }

@@ -23,7 +23,7 @@ use crate::cross_memory::{self, Stopped};
 use crate::primitive::milliseconds;
 use crate::{Direction, Error, RemoteAddress, Result};
 
-/// The byte that is locked.
+/// The byte of the segment that carries the lock.
 fn lock(kind: libc::c_int) -> libc::flock {
     // SAFETY: all fields are integers, for which zero is a value.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
@@ -33,7 +33,7 @@ fn lock(kind: libc::c_int) -> libc::flock {
     lock
 }
 
-/// Has this process hold the lock on its segment.
+/// Takes the lock on this process's segment.
 pub(crate) fn hold(segment: &File) -> Result<()> {
     let lock = lock(libc::F_WRLCK);
     // SAFETY: the descriptor is open, and the structure is live and only read.
@@ -43,7 +43,7 @@ pub(crate) fn hold(segment: &File) -> Result<()> {
     }
 }
 
-/// Whether another process holds the lock on this segment. Where the system does not say, it may.
+/// Whether another process holds the lock on this segment. If the system does not say, returns true.
 fn is_held(segment: &File) -> bool {
     let mut lock = lock(libc::F_WRLCK);
     // SAFETY: the descriptor is open, and the structure is live.
@@ -51,7 +51,7 @@ fn is_held(segment: &File) -> bool {
     asked != 0 || lock.l_type != libc::F_UNLCK as libc::c_short
 }
 
-/// A word that stands in the memory of a process, by which it is known there.
+/// A word in the memory of a process that identifies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Nonce {
     pub(crate) value: u64,
@@ -63,14 +63,15 @@ pub(crate) struct PeerProcess {
     /// This process.
     own: ProcessId,
     nonce: Nonce,
-    /// The peer's descriptor of its segment, and which file that is. `None`: the peer is this process.
+    /// The peer's descriptor of its segment, and the identity of that file. `None`: the peer is this process.
     segment: Option<(RawFd, FileId)>,
-    /// The number that last led to the peer's memory; in the upper half the tick of [`milliseconds`] in which it did, 0: never.
+    /// The thread or process number that last led to the peer's memory. The upper half is the tick of [`milliseconds`]
+    /// at that time; 0: never.
     known: AtomicU64,
 }
 
 impl PeerProcess {
-    /// Of another process than this one, whose number is `own`, if `segment` is given.
+    /// `own` is this process, `segment` the peer's. Without `segment`, the peer is this process.
     pub(crate) fn new(
         id: ProcessId,
         own: ProcessId,
@@ -90,7 +91,7 @@ impl PeerProcess {
         self.id.pid
     }
 
-    /// This process, and that one.
+    /// The numbers of this process and of the peer.
     pub(crate) fn pids(&self) -> [u32; 2] {
         [self.own.pid, self.id.pid]
     }
@@ -109,7 +110,7 @@ impl PeerProcess {
         self.id.exists()
             && match memory_file::open_peer_file(self.id.pid, fd, id) {
                 Ok(segment) => is_held(&segment),
-                // Where no descriptor is free, or the file is out of reach now, nothing is known.
+                // If no descriptor is free, or the file is not accessible now, the state is unknown.
                 Err(error) => error.kind() != io::ErrorKind::NotFound,
             }
     }
@@ -121,7 +122,8 @@ impl PeerProcess {
         }
     }
 
-    /// For a wait for something that the process does: whether it runs. The log tells of a long wait, ever more seldom.
+    /// For a wait for an action of the process: tells whether the process runs. A long wait is logged, at growing
+    /// intervals.
     pub(crate) fn awaited(&self) -> impl FnMut() -> bool {
         const FIRST: Duration = Duration::from_secs(10);
         let (mut begun, mut next) = (None, FIRST);
@@ -135,7 +137,7 @@ impl PeerProcess {
         }
     }
 
-    /// Why a request has no answer.
+    /// The error of a request that got no answer.
     pub(crate) fn unanswered(&self, why: &Unanswered) -> Error {
         match why {
             Unanswered::Garbled => Error::Unreachable {
@@ -147,7 +149,7 @@ impl PeerProcess {
         }
     }
 
-    /// Why an operation failed on a process that does not run.
+    /// The error of an operation on a process that does not run.
     pub(crate) fn gone(&self) -> Error {
         let pid = self.id.pid;
         match self.id.exists() {
@@ -156,7 +158,7 @@ impl PeerProcess {
         }
     }
 
-    /// Why an access to memory of the process was refused.
+    /// The error of a refused access to memory of the process.
     pub(crate) fn refusal(
         &self,
         need: &'static str,
@@ -175,7 +177,7 @@ impl PeerProcess {
         }
     }
 
-    /// Opens a memory file of the process: the descriptor `fd` there, if that is of this file.
+    /// Opens a memory file of the process: its descriptor `fd`, if that refers to `file`.
     pub(crate) fn open(&self, fd: RawFd, file: FileId) -> Result<File> {
         let pid = self.id.pid;
         memory_file::open_peer_file(pid, fd, file).map_err(|error| match self.runs() {
@@ -184,15 +186,15 @@ impl PeerProcess {
         })
     }
 
-    /// Whether the kernel lets this process reach the memory of the peer.
+    /// Tests whether the kernel lets this process access the peer's memory.
     pub(crate) fn try_reach(&self) -> std::result::Result<(), Stopped> {
         self.find(milliseconds()).map(|_| ())
     }
 
-    /// Has `transfer` done with a number by which the kernel reaches the memory of the process. The number led there within
-    /// the present tick of [`milliseconds`], in which no number is given out again; where the tick is over at the end, it is
-    /// tried once more, before anybody takes the transfer for done. `transfer` is repeated where the thread of that number has
-    /// ended and others run.
+    /// Calls `transfer` with a number by which the kernel finds the memory of the process. The number led there within
+    /// the present tick of [`milliseconds`], and the kernel does not reuse a number within a tick. If the tick is over
+    /// at the end, the number is tested again before the transfer counts as done. If that thread has ended and others
+    /// run, `transfer` is repeated.
     pub(crate) fn reach(
         &self,
         mut transfer: impl FnMut(u32) -> std::result::Result<(), Stopped>,
@@ -216,7 +218,7 @@ impl PeerProcess {
             Some(Err(Stopped::Gone)) => {
                 let next = self.find(milliseconds())?;
                 match number == self.id.pid {
-                    // Only the first thread has ended: while others run, nobody else is given its number.
+                    // Only the first thread has ended. While others run, no other process gets its number.
                     true => done,
                     false => transfer(next),
                 }
@@ -225,8 +227,8 @@ impl PeerProcess {
         }
     }
 
-    /// The number of the process, or of a thread of its that runs where the first one has ended: by the first one's number the
-    /// kernel finds no memory then.
+    /// The number of the process, or of another running thread if the first one has ended: then the kernel finds no
+    /// memory by the number of the first.
     #[cold]
     fn find(&self, now: u32) -> std::result::Result<u32, Stopped> {
         let before = self.known.load(Ordering::Relaxed) as u32;
@@ -245,7 +247,7 @@ impl PeerProcess {
         Ok(number)
     }
 
-    /// Fails if the memory behind a number is not that of the process: it has the nonce where the process has it.
+    /// Fails if a number does not lead to the memory of the process, which holds the nonce at its address.
     fn leads_there(&self, number: u32) -> std::result::Result<(), Stopped> {
         let mut seen = 0u64;
         // SAFETY: `seen` is a local of eight bytes.
@@ -253,7 +255,7 @@ impl PeerProcess {
             let (here, there) = ((&raw mut seen).cast(), self.nonce.address);
             match cross_memory::transfer(number, Direction::Read, here, there, size_of::<u64>()) {
                 Ok(()) if seen == self.nonce.value => Ok(()),
-                // Of another process, which was given the number, or of another program.
+                // The memory of another process with this number, or of another program.
                 Ok(()) | Err(Stopped::Fault) => Err(Stopped::Gone),
                 stopped => stopped,
             }

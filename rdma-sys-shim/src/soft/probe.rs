@@ -13,21 +13,21 @@ use crate::{Direction, Error, Result};
 const BEFORE: u64 = 1;
 const AFTER: u64 = 2;
 
-/// Whether two ranks may read each other's memory. Tried with two children of this process, which
-/// are to each other what the ranks of one launcher are.
+/// Tests whether two ranks may read each other's memory. It uses two children of this process, which are related as two
+/// ranks of one launcher are.
 ///
 /// # Errors
 /// The kernel refuses, or no children can be made.
 pub fn cross_memory_attach() -> Result<()> {
     let (ready, tell) = io::pipe().map_err(|error| Error::os("pipe", error))?;
     let launcher = std::process::id();
-    // Both children have a copy of it at this address.
+    // Both children have a copy of the word at this address.
     let mut word = BEFORE;
     let word = &raw mut word;
     // SAFETY: `hold` makes system calls and writes its copy of the word, which is live.
     let holder = unsafe { Child::fork(|| hold(word, launcher, &ready, &tell)) }?;
     drop(tell);
-    // Ends when the holder has written, or is gone: then the reader finds nobody.
+    // Returns when the holder has written, or is gone; in the second case the reader finds no process.
     let _ = { &ready }.read(&mut [0]);
     let pid = holder.pid as u32;
     // SAFETY: `attach` makes system calls and writes its own stack.
@@ -35,8 +35,8 @@ pub fn cross_memory_attach() -> Result<()> {
     reader.succeed("process_vm_readv of one child from another")
 }
 
-/// Whether a rank may map memory that another one of this user, and of this PID namespace, has allocated. Tried with a
-/// child of this process.
+/// Tests whether a rank may map memory that another rank of this user and PID namespace has allocated. It uses a child
+/// of this process.
 ///
 /// # Errors
 /// The kernel refuses, or no child can be made.
@@ -51,7 +51,7 @@ pub fn mapping() -> Result<()> {
     mapper.succeed(format!("mapping {path} in another process"))
 }
 
-/// Maps a file that holds the word: 0, or an errno.
+/// Maps a file and reads its word. Returns 0, or an errno.
 fn map(path: &CStr) -> i32 {
     let failed = || {
         io::Error::last_os_error()
@@ -64,7 +64,7 @@ fn map(path: &CStr) -> i32 {
         return failed();
     }
     let rights = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new mapping, wherever there is room.
+    // SAFETY: a new mapping, at an address that the kernel chooses.
     let base = unsafe {
         libc::mmap(
             ptr::null_mut(),
@@ -85,14 +85,14 @@ fn map(path: &CStr) -> i32 {
     }
 }
 
-/// Writes the word, says so, and lives until it is killed.
+/// Writes the word, reports that, and lives until it is killed.
 fn hold(word: *mut u64, launcher: u32, ready: &PipeReader, tell: &PipeWriter) -> i32 {
     // SAFETY: the word is this process's copy of a local variable of its parent.
     unsafe { word.write_volatile(AFTER) };
     // SAFETY: the calls take integers and one readable byte, and are async-signal-safe.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        // Refused where Yama is not there, which then asks for nothing.
+        // Without Yama the call fails, and no permission is needed.
         libc::prctl(libc::PR_SET_PTRACER, launcher as libc::c_ulong, 0, 0, 0);
         libc::close(ready.as_raw_fd());
         libc::write(tell.as_raw_fd(), [0_u8].as_ptr().cast(), 1);
@@ -102,7 +102,7 @@ fn hold(word: *mut u64, launcher: u32, ready: &PipeReader, tell: &PipeWriter) ->
     }
 }
 
-/// Reads the word in the holder: 0, or an errno.
+/// Reads the word in the holder. Returns 0, or an errno.
 fn attach(holder: u32, word: u64) -> i32 {
     let mut seen = BEFORE;
     let (local, len) = ((&raw mut seen).cast(), size_of::<u64>());
@@ -118,7 +118,7 @@ fn attach(holder: u32, word: u64) -> i32 {
     }
 }
 
-/// A child process; killed and waited for when dropped.
+/// A child process; Drop kills it and waits for it.
 struct Child {
     pid: libc::pid_t,
 }
@@ -127,18 +127,18 @@ impl Child {
     /// Forks a child that runs `body` and exits with what it returns.
     ///
     /// # Safety
-    /// `body` does only what is async-signal-safe: this process may have other threads.
+    /// `body` calls only async-signal-safe functions: this process may have other threads.
     unsafe fn fork(body: impl FnOnce() -> i32) -> Result<Self> {
         // SAFETY: the child runs `body`, by the caller's promise, and `_exit`.
         match unsafe { libc::fork() } {
             -1 => Err(Error::last_os("fork")),
-            // SAFETY: `_exit` ends this process, and runs nothing of its parent's.
+            // SAFETY: `_exit` ends the child, and runs no code of its parent, such as destructors.
             0 => unsafe { libc::_exit(body()) },
             pid => Ok(Self { pid }),
         }
     }
 
-    /// An error of `call` unless the exit code is 0: it is an errno.
+    /// Turns an exit code other than 0, which is an errno, into an error of `call`.
     fn succeed(self, call: impl Into<String>) -> Result<()> {
         match self.wait() {
             0 => Ok(()),
@@ -146,7 +146,7 @@ impl Child {
         }
     }
 
-    /// The exit code; EIO if a signal ended it.
+    /// The exit code; EIO if a signal ended the child.
     fn wait(self) -> i32 {
         let status = reap(self.pid);
         std::mem::forget(self);

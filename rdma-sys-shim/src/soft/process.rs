@@ -11,7 +11,7 @@ use crate::{Error, Result};
 
 const OWN_PROC: &str = "mount the namespace's own: `unshare --pid --fork --mount-proc`";
 
-/// A process, told apart from a later one that was given the same number.
+/// A process. Its start time tells it apart from a later process with the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProcessId {
     pub(crate) pid: u32,
@@ -20,7 +20,7 @@ pub(crate) struct ProcessId {
 }
 
 impl ProcessId {
-    /// This process, which peers have to find in /proc by the number that it knows itself by.
+    /// This process. Peers have to find it in /proc by the number that it knows itself.
     pub(crate) fn own() -> Result<Self> {
         let pid = std::process::id();
         let failed = |what: &str, error| Error::os(format!("reading /proc/{what}"), error);
@@ -37,27 +37,27 @@ impl ProcessId {
         Ok(Self { pid, start_time })
     }
 
-    /// `None` if no such process is to be seen.
+    /// `None` if no such process is visible.
     pub(crate) fn of(pid: u32) -> Option<Self> {
         let start_time = stat(pid).ok()?.start_time;
         Some(Self { pid, start_time })
     }
 
-    /// Whether a thread of the process runs, be it in another program that the process has started (exec).
+    /// Whether a thread of the process runs, even if the process has started another program (exec).
     pub(crate) fn exists(&self) -> bool {
         match stat(self.pid) {
             Ok(found) if found.start_time != self.start_time => false,
-            // What is said there is said of the first thread, which may end before the others.
+            // This is the state of the first thread, which may end before the others.
             Ok(found) => {
                 !found.has_ended || threads(self.pid).map_or(true, |threads| !threads.is_empty())
             }
-            // It is gone, or another user's where /proc shows only one's own (hidepid), or no descriptor is free. A
-            // process that nobody has waited for counts as running then.
+            // The process is gone, or belongs to another user and /proc hides it (hidepid), or no descriptor is free.
+            // In the last two cases, a zombie counts as running.
             Err(_) => !is_unknown(self.pid),
         }
     }
 
-    /// In one word, which is 0 for no process.
+    /// As one word; 0 stands for no process.
     pub(crate) fn to_word(self) -> u64 {
         self.start_time << u32::BITS | u64::from(self.pid)
     }
@@ -67,7 +67,7 @@ impl ProcessId {
         Self::of(self.pid).as_ref() == Some(self)
     }
 
-    /// Whether the process that gave this word exists.
+    /// Whether the process with this word exists.
     pub(crate) fn word_exists(word: u64) -> bool {
         let pid = word as u32;
         let half = word >> u32::BITS;
@@ -79,12 +79,12 @@ impl ProcessId {
     }
 }
 
-/// The threads of a process that run; none of a process that is gone.
+/// The running threads of a process; empty if the process is gone.
 ///
 /// # Errors
-/// The system does not say.
+/// The system refuses the list.
 pub(crate) fn threads(pid: u32) -> io::Result<Vec<u32>> {
-    // A thread may start another one and end while the list is read.
+    // A thread may start another one and end while the list is being read.
     let is_over = |error: &io::Error| {
         let code = error.raw_os_error();
         matches!(code, Some(libc::ENOENT | libc::ESRCH))
@@ -109,16 +109,16 @@ pub(crate) fn threads(pid: u32) -> io::Result<Vec<u32>> {
     Ok(running)
 }
 
-/// Whether the kernel knows no process of this number.
+/// Whether the kernel knows no process with this number.
 fn is_unknown(pid: u32) -> bool {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     pid.is_none_or(|pid| test_kill_process(pid) == Err(Errno::SRCH))
 }
 
-/// What /proc says of a process or thread.
+/// The status of a process or thread in /proc.
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
-    /// It waits for somebody to ask for its status, or is on its way there.
+    /// It is a zombie, or is about to become one.
     has_ended: bool,
     start_time: u64,
 }
@@ -132,9 +132,10 @@ fn read_stat(path: &Path) -> io::Result<Stat> {
     parse_stat(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// Fields 3, 9 and 22, counted from behind the command's closing parenthesis, since the command may contain anything.
+/// Reads fields 3, 9 and 22, counted from the command's last closing parenthesis: the command may contain any
+/// character.
 fn parse_stat(text: &[u8]) -> Option<Stat> {
-    /// Of the kernel's flags: it has begun to end (`PF_EXITING`).
+    /// Kernel flag `PF_EXITING`: it has begun to end.
     const EXITING: u64 = 4;
     let end = text.iter().rposition(|&byte| byte == b')')?;
     let rest = std::str::from_utf8(text.get(end + 1..)?).ok()?;

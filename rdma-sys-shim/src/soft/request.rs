@@ -11,7 +11,7 @@ use super::slots::{self, SLOTS, Slots, Unanswered};
 use crate::memory::copy;
 use crate::{Access, Direction, Error, RemoteAddress, Result};
 
-/// What an agent can do. The numbers stand in shared memory.
+/// The operations of an agent. Their numbers appear in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Operation {
@@ -21,13 +21,13 @@ pub(crate) enum Operation {
     CompareSwap = 4,
     AddEach = 5,
     StoreEach = 6,
-    /// Writes to, and reads from, a list of pieces (`iovec`): `width` says how long it is, and `len` in how many bytes
-    /// they are.
+    /// Writes to a list of pieces, or reads from it (`iovec`): `width` is the length of the list, and `len` the range
+    /// of bytes that contains them.
     Scatter = 7,
     Gather = 8,
-    /// Adds numbers, of which nobody else changes any: `width` says what they are.
+    /// Adds numbers that nobody else changes meanwhile; `width` gives their type.
     AddNumbers = 9,
-    /// Likewise, and answers with what they were.
+    /// As `AddNumbers`, and answers with their previous values.
     FetchAddNumbers = 10,
 }
 
@@ -58,7 +58,7 @@ impl Operation {
         .find(|operation| *operation as u32 == code)
     }
 
-    /// The right that it takes.
+    /// The right that it needs.
     pub(crate) fn need(self) -> Access {
         match self {
             Self::Write | Self::Scatter => Access::WRITE,
@@ -68,7 +68,7 @@ impl Operation {
         }
     }
 
-    /// What a transfer sends, and where it receives: one of them is null.
+    /// The buffer that a transfer sends from, and the one that it receives into; one of them is null.
     pub(super) fn buffers(self, local: *mut u8) -> (*const u8, *mut u8) {
         match self {
             Self::Write => (local, ptr::null_mut()),
@@ -89,12 +89,12 @@ impl Operation {
     }
 }
 
-/// The `width` of a request that was refused because its memory is no longer mapped with the right to it.
+/// The `width` of a request that was refused because its memory is no longer mapped with the necessary right.
 pub(super) const FAULTED: u32 = u32::MAX;
-/// Said of such memory, whoever finds out.
+/// The reason in errors about such memory, on either side.
 pub(super) const TAKEN_AWAY: &str = "the memory is no longer mapped there with this right";
 
-/// One request; `len` counts bytes, at most [`SLOT_BYTES`] where these are in the slot's data.
+/// A request. `len` counts bytes; it is at most [`SLOT_BYTES`] if they are in the slot's data.
 #[derive(Clone, Copy)]
 pub(crate) struct Request {
     pub(crate) operation: Operation,
@@ -106,7 +106,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// For `len` bytes that are `offset` bytes on from a place; `width` is that of their words.
+    /// A request for `len` bytes at `offset` from a place; `width` is the size of their words.
     pub(crate) fn of(
         operation: Operation,
         width: usize,
@@ -124,8 +124,8 @@ impl Request {
         }
     }
 
-    /// Has the agent behind `segment` carry this out, and waits until it has. Returns the old value
-    /// of an atomic, or `None` if there is no agent: then nothing was done.
+    /// Asks the agent behind `segment` to carry this out, and waits for the answer. Returns the old value of an atomic.
+    /// `None` if there is no agent; then nothing was done.
     ///
     /// # Safety
     /// `send` (or null) is readable and `receive` (or null) writable for `len` bytes.
@@ -147,7 +147,7 @@ impl Request {
         self.ask_with(segment, peer, fill, take)
     }
 
-    /// As [`ask`](Self::ask), where `fill` writes this into a claimed slot, and `take` takes what there is in its answer.
+    /// As [`ask`](Self::ask). `fill` writes the request into a claimed slot, and `take` copies the answer.
     pub(super) fn ask_with(
         &self,
         segment: &Segment,
@@ -176,7 +176,7 @@ impl Request {
         }
     }
 
-    /// Writes this into a slot, and what it sends.
+    /// Writes the request and the data that it sends into a slot.
     ///
     /// # Safety
     /// The slot is claimed. `send` is null or readable for `len` bytes.
@@ -195,7 +195,7 @@ impl Request {
         }
     }
 
-    /// Writes this into a claimed slot, without data.
+    /// Writes the request into a claimed slot, without data.
     pub(super) fn sign(&self, segment: &Segment, index: usize) {
         let slot = segment.slot(index);
         slot.operation
@@ -208,7 +208,7 @@ impl Request {
         slot.operands[1].store(self.operands[1], Ordering::Relaxed);
     }
 
-    /// Copies what a slot was filled with by its server.
+    /// Copies the data that the server put into the slot.
     ///
     /// # Safety
     /// The slot was filled with this request, and is answered. `receive` is writable for `len` bytes.
@@ -232,14 +232,14 @@ impl Request {
     }
 }
 
-/// As many requests of a process to a peer are under way at once, in slots of their own if there are enough: a look at one
-/// that is taken would keep its line from whoever is at it.
+/// Requests of one process to a peer that can be under way at once. They use different slots if there are enough:
+/// checking a taken slot would pull its cache line away from the threads that use it.
 pub(super) const AT_ONCE: usize = 8;
 
-/// What is as short travels in the slot's own cache line.
+/// Data of at most this length travels in the slot's own cache line.
 pub(super) const INLINE: usize = size_of::<[u64; 2]>();
 
-/// Where a slot has its data: room for [`SLOT_BYTES`], or for what is short in the operands, which transfers do not need.
+/// The data of a slot: [`SLOT_BYTES`]. Short transfers use the operands, which transfers do not need.
 pub(super) fn data(segment: &Segment, index: usize, operation: Operation, len: usize) -> *mut u8 {
     let is_transfer = matches!(operation, Operation::Write | Operation::Read);
     match is_transfer && len <= INLINE {
@@ -248,7 +248,7 @@ pub(super) fn data(segment: &Segment, index: usize, operation: Operation, len: u
     }
 }
 
-/// A free slot of a peer's for the process `own`, if there is one: its `nth`, of [`AT_ONCE`], where nobody else has that.
+/// Claims a free slot of a peer for the process `own`, if there is one: preferably its `nth` of [`AT_ONCE`].
 pub(super) fn claim_now(segment: &Segment, own: ProcessId, nth: usize) -> Option<usize> {
     let first = (own.pid as usize).wrapping_mul(AT_ONCE).wrapping_add(nth);
     slots::claim(segment, SLOTS, first, own.to_word())
@@ -276,7 +276,7 @@ fn claim(segment: &Segment, peer: &PeerProcess) -> Result<usize> {
     }
 }
 
-/// Frees the slots of processes that died amid their requests.
+/// Frees the slots of processes that died during their requests.
 pub(super) fn free_those_of_the_dead(segment: &Segment, own: ProcessId) {
     let is_dead = |owner| !ProcessId::word_exists(owner);
     for index in 0..SLOTS {

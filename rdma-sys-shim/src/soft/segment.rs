@@ -22,12 +22,12 @@ use crate::{Error, Result};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"TRANSOM\x03");
 
-/// Regions that a process can have registered at once.
+/// The most regions that a process can have registered at once.
 pub(crate) const REGIONS: usize = 1 << 16;
-/// What one request to an agent carries at most.
+/// The most data in one request to an agent.
 pub(crate) const SLOT_BYTES: usize = 64 << 10;
 
-/// Written once, before the address is published, but for the last field.
+/// Written once, before the address is published, except for the last field.
 #[repr(C, align(64))]
 pub(crate) struct Header {
     magic: AtomicU64,
@@ -37,8 +37,7 @@ pub(crate) struct Header {
     closed: AtomicU32,
 }
 
-/// A registered region. `generation` is a sequence lock: odd while the
-/// entry is live, and part of the rkey.
+/// A registered region. `generation` is a sequence lock: it is odd while the entry is live, and part of the rkey.
 #[derive(Default)]
 #[repr(C, align(64))]
 pub(crate) struct RegionEntry {
@@ -51,7 +50,7 @@ pub(crate) struct RegionEntry {
     pub(crate) piece_len: AtomicU64,
     pub(crate) piece_offset: AtomicU64,
     pub(crate) piece_fd: AtomicU32,
-    /// Of the piece's file.
+    /// The inode of the piece's file.
     pub(crate) piece_inode: AtomicU64,
 }
 
@@ -59,23 +58,22 @@ const BELL: usize = 64;
 const ASSIST: usize = 128;
 const SLOT_TABLE: usize = 4096;
 const SLOT_DATA: usize = SLOT_TABLE + 2 * 4096;
-/// From the data of one slot to the next: those in use at a time lie in different sets of a cache.
+/// Distance between the data of two slots. Slots in use at the same time lie in different sets of a cache.
 const SLOT_STRIDE: usize = SLOT_BYTES + (1 << 10) + 128;
 const REGION_TABLE: usize = (SLOT_DATA + SLOTS * SLOT_STRIDE).next_multiple_of(4096);
 const TABLES_END: usize = REGION_TABLE + REGIONS * size_of::<RegionEntry>();
-/// Begins a page, however large pages are.
+/// Page-aligned for every page size.
 const SUB_ALLOCATED: usize = TABLES_END.next_multiple_of(64 << 10);
-/// Of the room, what goes to the first that asks for much: the control region of all but the largest
-/// jobs takes no more.
+/// The first part, lent to the first large allocation. The control region fits into it in all but the largest jobs.
 const FIRST_BYTES: usize = 16 << 20;
-/// The rest is for small pieces.
+/// The rest, for small pieces.
 const PIECES: usize = SUB_ALLOCATED + FIRST_BYTES;
 const PIECES_BYTES: usize = 16 << 20;
-/// Of the memory file of each process.
+/// The size of each process's segment.
 pub const SEGMENT_BYTES: usize = PIECES + PIECES_BYTES;
 
 const _: () = assert!(size_of::<Header>() <= BELL);
-// Loom's atomics are larger; its models have bells and slots elsewhere.
+// Loom's atomics are larger; its models keep bells and slots outside of a segment.
 #[cfg(not(loom))]
 const _: () = assert!(BELL + size_of::<Bell>() <= ASSIST);
 #[cfg(not(loom))]
@@ -84,7 +82,7 @@ const _: () = assert!(ASSIST + size_of::<AssistWords>() <= SLOT_TABLE);
 const _: () = assert!(SLOT_TABLE + SLOTS * size_of::<Slot>() <= SLOT_DATA);
 const _: () = assert!(SLOTS <= u32::BITS as usize);
 
-/// Where a process has its segment, and what is to be found there.
+/// How peers find and check the segment of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Published {
     pub(crate) process: ProcessId,
@@ -94,24 +92,24 @@ pub(crate) struct Published {
     pub(crate) file: FileId,
 }
 
-/// Our own segment, or a peer's.
+/// This process's segment, or a peer's.
 pub(crate) struct Segment {
     map: MmapRaw,
     /// The owner's descriptor, through which peers reach the segment.
     fd: RawFd,
     id: FileId,
-    /// What is free in our own.
+    /// The free parts of our own segment.
     vacancy: Mutex<Vacancy>,
     /// The regions of our own segment; `None` for a peer's.
     own_table: Option<OwnTable>,
-    /// Open while the segment is our own: the process is known by the lock on it.
+    /// Open if the segment is our own: the lock on it shows peers that the process runs.
     _file: Option<File>,
 }
 
-/// The regions as their owner knows them, in memory that no peer can write. The table in the file tells peers the same,
-/// but every peer can write there, so the owner never reads it.
+/// The regions as their owner knows them, in memory that no peer can write. The table in the file gives peers the same
+/// data, but since every peer can write there, the owner never reads it.
 struct OwnTable {
-    /// Made when their first entry is used.
+    /// Each is made when its first entry is used.
     chunks: [OnceLock<Box<[RegionEntry; CHUNK]>>; REGIONS / CHUNK],
 }
 
@@ -124,7 +122,7 @@ impl OwnTable {
         }
     }
 
-    /// `None` if it was never used.
+    /// `None` if the entry was never used.
     fn get(&self, index: usize) -> Option<&RegionEntry> {
         Some(&self.chunks[index / CHUNK].get()?[index % CHUNK])
     }
@@ -137,18 +135,16 @@ impl OwnTable {
 
 #[derive(Default)]
 struct Vacancy {
-    /// Nobody has the first part yet.
+    /// Whether the first part is still free.
     first: bool,
-    /// Zeroed, as all that was never lent is.
+    /// The small pieces. They are zeroed when given back, and fresh memory is zero.
     pieces: SubAllocator,
 }
 
-/// Zeroed memory in the room of this process's own segment. Peers have it mapped for as long as they
-/// like.
+/// Zeroed memory in this process's own segment. Peers keep it mapped as long as they like.
 pub(crate) struct Loan {
     segment: Arc<Segment>,
-    /// `None`: the first part, which is lent once. Peers read there what was written last, also when
-    /// its user is gone.
+    /// `None`: the first part, which is lent once. Peers may read its last content even after its user has released it.
     piece: Option<SubAllocation>,
     len: usize,
 }
@@ -158,7 +154,7 @@ impl Loan {
         self.segment.map.as_mut_ptr().wrapping_add(self.at())
     }
 
-    /// Its length, and where it is: the descriptor of the segment's file, the place there, and the file.
+    /// Its length, the descriptor of the segment's file, its offset there, and the file's identity.
     pub(crate) fn place(&self) -> (usize, RawFd, u64, FileId) {
         (self.len, self.segment.fd, self.at() as u64, self.segment.id)
     }
@@ -171,8 +167,8 @@ impl Loan {
 impl Drop for Loan {
     fn drop(&mut self) {
         if let Some(piece) = self.piece {
-            // SAFETY: the piece is this loan's, inside the mapping, and whoever used it has stopped: peers
-            // too, as those who drop a region promise.
+            // SAFETY: the piece is this loan's, inside the mapping, and its users have stopped, peers included, as
+            // those who drop a region promise.
             unsafe { self.base().write_bytes(0, self.len) };
             self.segment.vacancy().pieces.give(piece);
         }
@@ -180,7 +176,7 @@ impl Drop for Loan {
 }
 
 impl Segment {
-    /// This process's segment, by which peers know it from now on.
+    /// Makes this process's segment, by which peers identify it from now on.
     pub(crate) fn create(pid: u32, nonce: u64) -> Result<Self> {
         let file = memory_file::create(c"transom-segment", SEGMENT_BYTES)?;
         peer::hold(&file)?;
@@ -202,7 +198,7 @@ impl Segment {
         Ok(segment)
     }
 
-    /// The segment that another process has published, and the process.
+    /// Opens the segment that another process has published. Returns it with the process.
     pub(crate) fn open(
         device: &'static str,
         own: ProcessId,
@@ -222,7 +218,7 @@ impl Segment {
         };
         let is_own = pid == own.pid;
         let opened = match is_own {
-            // Another device of this process. To close another descriptor of its file would drop its lock.
+            // Another device of this process. Closing another descriptor of its file would release its lock.
             true => borrow(fd, id),
             false => memory_file::open_peer_file(pid, fd, id).map(ManuallyDrop::new),
         };
@@ -233,7 +229,7 @@ impl Segment {
             let is_not_found = error.kind() == std::io::ErrorKind::NotFound;
             match process.exists() {
                 false => Error::PeerGone { pid },
-                // Or it runs on with the device closed, which others know.
+                // Or the process has closed the device and still runs; other checks detect that.
                 true if is_not_found && process.is_visible() => Error::PeerReplaced { pid },
                 true => unreachable(format!(
                     "opening /proc/{pid}/fd/{fd} failed: {error}; ranks must run as one user, in one \
@@ -299,18 +295,17 @@ impl Segment {
         }
     }
 
-    /// Another file of the owner's: all memory files are on one device.
+    /// The identity of another file of the owner: all memory files are on one device.
     pub(crate) fn sibling(&self, inode: u64) -> FileId {
         FileId { inode, ..self.id }
     }
 
-    /// `len` zeroed bytes, if there is room: from the start of a page on where they are as many, and from
-    /// that of a cache line on at the least.
+    /// `len` zeroed bytes, if there is room. A loan of a page or more is page-aligned; all are aligned to a cache line.
     pub(crate) fn lend(self: &Arc<Self>, len: usize) -> Option<Loan> {
         let mut vacancy = self.vacancy();
         let piece = vacancy.pieces.take(len);
         if piece.is_none() {
-            // Small pieces for which there is no more room would take it from the control region.
+            // Small pieces must not take the first part when theirs is full: it is for the control region.
             let fits = len > SubAllocator::MOST && len <= FIRST_BYTES;
             if !(fits && std::mem::take(&mut vacancy.first)) {
                 return None;
@@ -327,7 +322,8 @@ impl Segment {
         self.vacancy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where `len` bytes at `offset` of the owner's file `fd` are mapped here, if in the sub-allocated part of the segment.
+    /// The address here of `len` bytes at `offset` of the owner's file `fd`, if they lie in the sub-allocated part of
+    /// the segment.
     pub(crate) fn in_sub_allocator(&self, fd: RawFd, offset: u64, len: u64) -> Option<*mut u8> {
         let end = offset.checked_add(len)?;
         let inside = fd == self.fd && offset >= SUB_ALLOCATED as u64 && end <= SEGMENT_BYTES as u64;
@@ -338,7 +334,7 @@ impl Segment {
         self.at(0)
     }
 
-    /// Says to peers that this process leaves in good order.
+    /// Tells peers that this process leaves in good order.
     pub(crate) fn close(&self) {
         self.header().closed.store(1, Ordering::Release);
     }
@@ -347,7 +343,7 @@ impl Segment {
         self.header().closed.load(Ordering::Acquire) != 0
     }
 
-    /// The slot's `SLOT_BYTES` bytes of data, which belong to whoever the slot's state says.
+    /// The slot's `SLOT_BYTES` bytes of data. The slot's state determines who may use them.
     pub(crate) fn slot_data(&self, index: usize) -> *mut u8 {
         assert!(index < SLOTS);
         self.map
@@ -355,8 +351,8 @@ impl Segment {
             .wrapping_add(SLOT_DATA + index * SLOT_STRIDE)
     }
 
-    /// The entry that an access is checked against: of our own segment the owner's, of a peer's what it has published. `None`
-    /// if it was never used.
+    /// The entry for checking an access: in our own segment the owner's, in a peer's the published one. `None` if it
+    /// was never used.
     pub(crate) fn entry(&self, index: usize) -> Option<&RegionEntry> {
         match &self.own_table {
             Some(own) => own.get(index),
@@ -364,7 +360,7 @@ impl Segment {
         }
     }
 
-    /// The owner's entry, to be written by it.
+    /// The owner's entry, for the owner to write.
     pub(crate) fn own_entry(&self, index: usize) -> Option<&RegionEntry> {
         let own = self.own_table.as_ref()?;
         Some(own.get_or_make(index))
@@ -384,14 +380,14 @@ impl Segment {
     }
 }
 
-/// The file of a descriptor of this process's, if it is this one. Whoever has it closes it.
+/// The file of a descriptor of this process, if it has this identity. Its owner closes it.
 fn borrow(fd: RawFd, id: FileId) -> std::io::Result<ManuallyDrop<File>> {
     let gone = || std::io::Error::from(std::io::ErrorKind::NotFound);
     if fd < 0 {
         return Err(gone());
     }
-    // SAFETY: the descriptor is not closed here. Where its device is gone, it is none, or another file's, which the caller
-    // finds by what it maps.
+    // SAFETY: the descriptor is not closed here. If its device is gone, it is closed or names another file, which the
+    // check below and the caller's check of the mapped content detect.
     let file = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
     match FileId::of(&file) {
         Ok(found) if found == id => Ok(file),

@@ -7,48 +7,48 @@ use super::iovec;
 use super::segment::SLOT_BYTES;
 use crate::memory::{self, Direction};
 
-/// How a peer's memory is reached where it is not mapped.
+/// How unmapped memory of a peer is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Path {
-    /// It is our own.
+    /// The memory is our own.
     Direct,
     CrossMemory,
     Agent,
 }
 
-/// What is moved.
+/// The form of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     /// Contiguous bytes.
     Run,
-    /// So many pieces, each of which is contiguous.
+    /// This many pieces, each contiguous.
     List(usize),
-    /// Numbers, added to those that are there.
+    /// Numbers to add to those at the target.
     Sum,
 }
 
-/// Who moves it.
+/// Who moves the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     /// This process, by its own loads and stores.
     Own,
-    /// A thread of the target that waits.
+    /// A waiting thread of the target.
     Assist,
     Kernel,
     /// The target's agent.
     Agent,
 }
 
-/// The longest runs, pieces of lists and sums for which assist is asked. The kernel moves longer ones sooner where processors are
-/// far from each other, though it takes a third of a microsecond for each piece, and two calls for each sum.
+/// The longest runs, list pieces and sums that use assist. For longer ones, the kernel is faster between distant
+/// processors, although it takes a third of a microsecond for each piece, and two calls for each sum.
 const LONGEST_BY_ASSIST: usize = 1 << 10;
 
-/// The kernel moved so many parts when a thread of the target that sleeps is called: to wake it takes as long as to move two or
-/// three.
+/// After this many parts by the kernel, a sleeping thread of the target is called. Waking it takes as long as two or
+/// three parts.
 pub(super) const WORTH_A_CALL: u32 = 16;
 
 impl Shape {
-    /// In how many parts the kernel moves it.
+    /// The number of parts in which the kernel moves it.
     pub(super) fn parts(self) -> u32 {
         match self {
             Self::Run => 1,
@@ -57,7 +57,7 @@ impl Shape {
         }
     }
 
-    /// How long a request waits to be taken up where a thread said that it serves: longer where the kernel would take much longer.
+    /// How long a request waits for a thread that promised to serve; longer if the kernel would take much longer.
     pub(super) const fn patience(self) -> Duration {
         match self {
             Self::Run | Self::Sum => Duration::from_micros(3),
@@ -66,7 +66,8 @@ impl Shape {
     }
 }
 
-/// The way of `len` bytes, or of pieces of `len` bytes at most. `polls`: whether a thread of the target looks for requests.
+/// The way for `len` bytes, or for pieces of at most `len` bytes. `polls`: whether a thread of the target polls for
+/// requests.
 pub(super) fn way(path: Path, len: usize, polls: impl FnOnce() -> bool) -> Way {
     match path {
         Path::Direct => Way::Own,
@@ -76,44 +77,44 @@ pub(super) fn way(path: Path, len: usize, polls: impl FnOnce() -> bool) -> Way {
     }
 }
 
-/// How many bytes one request asks for.
+/// The bytes in one request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestSize {
-    /// Of a run.
+    /// The most bytes of a run.
     pub(super) run: usize,
-    /// Of a list.
+    /// The most bytes of a list.
     pub(super) list: usize,
 }
 
-/// Little, so that the target does one request while the origin fills the next. Runs and sums that assist is asked for take one.
+/// Small, so that the target serves one request while the origin fills the next. Each run or sum by assist is one
+/// request.
 pub(super) const OF_ASSIST: RequestSize = RequestSize {
     run: LONGEST_BY_ASSIST,
     list: LONGEST_BY_ASSIST,
 };
-/// Much, since the agent may have to wake up for each.
+/// Large, since each request may have to wake the agent.
 pub(super) const OF_AGENT: RequestSize = RequestSize {
     run: SLOT_BYTES,
     list: iovec::MOST_BYTES,
 };
 
-/// From here on the kernel's copy is slow where the destination lies a little behind the source.
+/// From this length on, the kernel's copy is slow if the destination lies a little behind the source.
 const SLOW_FROM: usize = 2 << 10;
-/// Slow copies go through a buffer of so many bytes.
+/// Size of the buffer for slow copies.
 const BUFFER: usize = 64 << 10;
-/// Copies that stream from the buffer use a larger one, so that the kernel is called less often.
+/// Size of the buffer for copies that stream from it. It is larger, to reduce the number of system calls.
 const STREAM_BUFFER: usize = 256 << 10;
-/// Bytes of one call. Between two calls the peer is looked at again, so that a process that got its number after it is left
-/// alone.
+/// Bytes of one call. The peer is checked between calls, so that a later process with the same number is left alone.
 const CALL: usize = 4 << 20;
 
-/// How the kernel moves a run: so many bytes in each call, and by a buffer or not.
+/// How the kernel moves a run: the bytes of each call, and whether through a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Course {
     pub(super) at_a_time: usize,
     pub(super) by_buffer: bool,
 }
 
-/// That of `len` bytes between `local` and `remote`.
+/// The course for `len` bytes between `local` and `remote`.
 pub(super) fn course(direction: Direction, local: *mut u8, remote: u64, len: usize) -> Course {
     let (at_a_time, by_buffer) = match is_askew(direction, local, remote) {
         true if memory::streams(len) => (STREAM_BUFFER, true),
@@ -126,8 +127,8 @@ pub(super) fn course(direction: Direction, local: *mut u8, remote: u64, len: usi
     }
 }
 
-/// Whether the kernel's copy takes four times as long: on processors of x86-64 it is `rep movsb`, to which the destination
-/// must not lie less than 16 bytes behind the source, page by page.
+/// Whether the kernel's copy takes four times as long. On x86-64 it is `rep movsb`, page by page, which is slow if the
+/// destination lies less than 16 bytes behind the source.
 fn is_slow(direction: Direction, local: *mut u8, remote: u64) -> bool {
     const PAGE: u64 = 4096;
     let ahead = (local.addr() as u64).wrapping_sub(remote);
@@ -138,8 +139,8 @@ fn is_slow(direction: Direction, local: *mut u8, remote: u64) -> bool {
     cfg!(target_arch = "x86_64") && (1..16).contains(&behind_the_source)
 }
 
-/// Whether it is sooner by a buffer from which what no cache holds is streamed on: `rep movsb` to where the source's halves
-/// of lines straddle those of the destination takes half as long again there. What is written cannot be streamed.
+/// Whether a buffer is faster, from which data that is in no cache is streamed. `rep movsb` takes half as long again if
+/// half-lines of the source straddle those of the destination. Writes cannot be streamed.
 fn is_askew(direction: Direction, local: *mut u8, remote: u64) -> bool {
     const HALF: u64 = 32;
     let is_read = matches!(direction, Direction::Read);

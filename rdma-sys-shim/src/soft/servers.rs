@@ -16,7 +16,7 @@ fn servers() -> MutexGuard<'static, Vec<Arc<AtomicU32>>> {
     SERVERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether whoever waits makes the fences.
+/// Whether `wait_for_all` makes the expensive fences, and servers only light ones.
 fn is_fenced() -> bool {
     static IS_FENCED: OnceLock<bool> = OnceLock::new();
     *IS_FENCED.get_or_init(|| take_fences() && fence_all())
@@ -26,9 +26,9 @@ thread_local! {
     static OWN: Server = Server::new();
 }
 
-/// A thread that serves.
+/// The state of a thread that serves.
 struct Server {
-    /// Odd while it is at a request; only it writes it.
+    /// Odd while the thread serves a request; only the thread writes it.
     turn: Arc<AtomicU32>,
     is_fenced: bool,
     process: u32,
@@ -58,14 +58,14 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // A forked child may have the lock held for ever.
+        // In a forked child, another thread of the parent may hold the lock for ever.
         if self.process == std::process::id() {
             servers().retain(|turn| !Arc::ptr_eq(turn, &self.turn));
         }
     }
 }
 
-/// A server is at a request.
+/// The thread is serving a request.
 struct Serving<'a>(&'a AtomicU32);
 
 impl Drop for Serving<'_> {
@@ -75,8 +75,8 @@ impl Drop for Serving<'_> {
     }
 }
 
-/// Checks a request and carries it out: no region that `request` looks up is withdrawn meanwhile. `None` where the calling thread
-/// is about to end, and serves no more.
+/// Checks and carries out a request. No region that `request` looks up is withdrawn meanwhile. `None` if the calling
+/// thread is about to end, and serves no more.
 pub(crate) fn serve<T>(request: impl FnOnce() -> T) -> Option<T> {
     let serve = |server: &Server| {
         let _serving = server.begin();
@@ -85,7 +85,7 @@ pub(crate) fn serve<T>(request: impl FnOnce() -> T) -> Option<T> {
     OWN.try_with(serve).ok()
 }
 
-/// Waits for all requests that were checked before what this thread did last.
+/// Waits for all requests whose checks came before this thread's last action.
 pub(crate) fn wait_for_all() {
     let servers = servers();
     if servers.is_empty() {
@@ -93,7 +93,7 @@ pub(crate) fn wait_for_all() {
     }
     fence(Ordering::SeqCst);
     if is_fenced() {
-        // It was tried.
+        // `is_fenced` tested that it works.
         let _ = fence_all();
     }
     for turn in servers.iter() {

@@ -20,7 +20,7 @@ use crate::primitive::{
     AtomicU32, AtomicU64, SPINS, fence, futex, milliseconds, spin_loop, yield_now,
 };
 
-/// Requests that an agent can have before it at once.
+/// The most requests that an agent can have pending at once.
 pub(crate) const SLOTS: usize = 32;
 
 const IDLE: u32 = 0;
@@ -29,55 +29,55 @@ const SERVING: u32 = 3;
 const DONE: u32 = 4;
 const REFUSED: u32 = 5;
 
-/// Milliseconds after which nobody serves what was offered: its origin is dead, or about to take it back.
+/// After so many milliseconds, nobody serves an offer: its origin is dead, or about to take it back.
 const STALE: u32 = 100;
 
-/// How origins reach the agent thread.
+/// How origins notify the agent thread.
 #[repr(C, align(64))]
 pub(crate) struct Bell {
     /// 1 while an agent serves.
     running: AtomicU32,
-    /// One bit for each slot of which the agent was told.
+    /// One bit for each slot that the agent was told of.
     ready: AtomicU32,
-    /// Changes with every request: what the agent sleeps on.
+    /// Changes with every request; the agent sleeps on it.
     rung: AtomicU32,
     /// 1 while the agent sleeps or is about to.
     sleeping: AtomicU32,
 }
 
-/// What peers and the threads of a process that wait tell each other.
+/// Words that peers and waiting threads of a process use to notify each other.
 #[repr(C, align(128))]
 pub(crate) struct AssistWords {
-    /// Threads that look at the slots while they wait.
+    /// The number of waiting threads that poll the slots.
     lent: AtomicU32,
-    /// 1 if a peer called for one of those that sleep, which is what they sleep on.
+    /// 1 if a peer called a sleeping thread; those threads sleep on it.
     called: AtomicU32,
-    /// Threads that sleep so.
+    /// The number of threads that sleep on `called`.
     asleep: AtomicU32,
 }
 
-/// One request to the agent, or to a thread that waits: all of it comes in one cache line, and with it as much data as
-/// operands have room for.
+/// One request to the agent or a waiting thread. It fits into one cache line, with as much data as the operands hold.
 #[repr(C, align(128))]
 pub(crate) struct Slot {
     state: AtomicU32,
     pub(super) operation: AtomicU32,
     pub(super) width: AtomicU32,
-    /// When it was offered for assist, by [`milliseconds`]; 0 if the agent was told.
+    /// The time in [`milliseconds`] at which it was offered for assist; 0 if the agent was told.
     offered: AtomicU32,
     /// 1 while the origin sleeps on `state`.
     sleeping: AtomicU32,
     pub(super) len: AtomicU32,
-    /// The origin's process, as [`ProcessId::to_word`](super::process::ProcessId::to_word) says it; 0: the slot is free.
+    /// The origin's process, as given by [`ProcessId::to_word`](super::process::ProcessId::to_word); 0: the slot is
+    /// free.
     owner: AtomicU64,
     pub(super) rkey: AtomicU64,
     pub(super) address: AtomicU64,
-    /// The first one becomes the old value of an atomic.
+    /// The first one receives the old value of an atomic.
     pub(super) operands: [AtomicU64; 2],
 }
 
 impl Slot {
-    /// Whether the caller has just moved it from one state to another: else somebody else did, or it was in a third.
+    /// Moves the slot from one state to another. False if the slot was not in state `from`.
     fn moves(&self, from: u32, to: u32) -> bool {
         let (success, failure) = (Ordering::Acquire, Ordering::Relaxed);
         self.state
@@ -85,7 +85,7 @@ impl Slot {
             .is_ok()
     }
 
-    /// Likewise, from one owner to another.
+    /// Moves the slot from one owner to another. False if `from` was not its owner.
     fn is_taken_over(&self, from: u64, to: u64) -> bool {
         let (success, failure) = (Ordering::Acquire, Ordering::Relaxed);
         self.owner
@@ -94,7 +94,7 @@ impl Slot {
     }
 }
 
-/// Where the slots of a process are, and what belongs to them.
+/// The slots of a process, and the words that belong to them.
 pub(crate) trait Slots {
     fn bell(&self) -> &Bell;
     fn assist(&self) -> &AssistWords;
@@ -108,16 +108,16 @@ pub(crate) enum Unanswered {
     NoAgent,
     /// The agent's process is gone.
     Gone,
-    /// The slot is in a state in which neither its owner nor a server has left it.
+    /// The slot has an invalid state.
     Garbled,
 }
 
-/// Takes a free slot for `owner`, looking at `first` first.
+/// Takes a free slot for `owner`, trying `first` first.
 pub(crate) fn claim(slots: &impl Slots, count: usize, first: usize, owner: u64) -> Option<usize> {
     let mut all = (0..count).map(|i| (first + i) % count);
     all.find(|&index| {
         let slot = slots.slot(index);
-        // A failed exchange would take the line from whoever serves it.
+        // A failed exchange would take the cache line from the thread that serves the slot.
         slot.owner.load(Ordering::Relaxed) == 0 && slot.is_taken_over(0, owner)
     })
 }
@@ -127,21 +127,21 @@ pub(crate) fn give_back(slot: &Slot) {
     slot.owner.store(0, Ordering::Release);
 }
 
-/// An origin that died in the middle of a request leaves its slot claimed, offered or answered for ever. `cleaner` owns the
-/// slot meanwhile, so that another one frees it if this one dies.
+/// Frees the slot of an origin that died during a request; otherwise it would stay claimed, offered or answered for
+/// ever. `cleaner` owns the slot meanwhile, so that another process frees it if this one dies.
 pub(crate) fn free_if_dead(slot: &Slot, cleaner: u64, is_dead: impl FnOnce(u64) -> bool) {
     let owner = slot.owner.load(Ordering::Relaxed);
     if owner == 0 || owner == cleaner || !is_dead(owner) {
         return;
     }
-    // One cleaner gets it, and nobody else writes the owner of a slot that is taken. So it is the dead one's still, whatever
-    // happened since that was looked at.
+    // Only one cleaner succeeds, and nobody else changes the owner of a taken slot. So it still belongs to the dead
+    // process, whatever happened since it was tested.
     if !slot.is_taken_over(owner, cleaner) {
         return;
     }
     let is_over = match slot.state.load(Ordering::Acquire) {
         IDLE | DONE | REFUSED => true,
-        // Unless somebody begins to serve it meanwhile.
+        // Unless a thread begins to serve it meanwhile.
         READY => slot.moves(READY, IDLE),
         _ => false,
     };
@@ -151,9 +151,9 @@ pub(crate) fn free_if_dead(slot: &Slot, cleaner: u64, is_dead: impl FnOnce(u64) 
     }
 }
 
-/// Passes a filled slot to the agent, and waits for its answer: the old value of an atomic, or `None`
-/// if the agent refused. The slot's data is the origin's again; it gives the slot back, unless there
-/// is no answer.
+/// Passes a filled slot to the agent, and waits for the answer: the old value of an atomic, or `None` if the agent
+/// refused. The slot's data then belongs to the origin again. The origin gives the slot back, unless there is no
+/// answer.
 pub(crate) fn exchange(
     slots: &impl Slots,
     index: usize,
@@ -179,22 +179,22 @@ fn is_answered(state: u32) -> bool {
     matches!(state, DONE | REFUSED)
 }
 
-/// Shows a filled slot to threads that look at all of them, at a time that [`milliseconds`] returned. The agent is not told.
+/// Offers a filled slot to threads that poll all slots; `now` is from [`milliseconds`]. The agent is not told.
 pub(crate) fn offer(slot: &Slot, now: u32) {
     slot.offered.store(now, Ordering::Relaxed);
     slot.state.store(READY, Ordering::Release);
 }
 
-/// What became of a slot that was offered. It is its origin's again.
+/// The outcome of an offered slot, which belongs to its origin again.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Offered {
-    /// As [`exchange`] returns it.
+    /// The result, as from [`exchange`].
     Answered(Option<u64>),
     /// Nobody took it, and nothing was done.
     TakenBack,
 }
 
-/// What no honest process does.
+/// Puts a slot into a state that an honest process would not.
 #[cfg(all(test, not(loom)))]
 pub(crate) fn forge(slots: &impl Slots, index: usize, state: u32) {
     slots.slot(index).state.store(state, Ordering::Relaxed);
@@ -202,8 +202,8 @@ pub(crate) fn forge(slots: &impl Slots, index: usize, state: u32) {
     ring(slots.bell());
 }
 
-/// Waits until somebody has served an offered slot, or takes it back when `is_patient` says no: it is asked as long as
-/// nobody has begun.
+/// Waits until a thread has served an offered slot. Takes it back when `is_patient` returns false, which it calls until
+/// a thread begins.
 pub(crate) fn collect(
     slots: &impl Slots,
     index: usize,
@@ -221,7 +221,7 @@ pub(crate) fn collect(
             }
             READY => spin_loop(),
             _ => {
-                // Its server is at work.
+                // A thread is serving it.
                 wait_done(slots, index, peer_lives)?;
                 return Ok(Offered::Answered(answer(slot)));
             }
@@ -247,7 +247,7 @@ fn wait_done(
         }
     }
     loop {
-        // An agent that leaves clears `running` first and then looks once more at every slot.
+        // An agent that leaves first clears `running`, and then checks every slot once more.
         let retracted = bell.running.load(Ordering::Acquire) == 0 && slot.moves(READY, IDLE);
         if retracted {
             bell.ready.fetch_and(!(1 << index), Ordering::AcqRel);
@@ -274,7 +274,7 @@ fn wait_done(
 
 /// Wakes the agent, if it sleeps.
 pub(crate) fn ring(bell: &Bell) {
-    // A thread that sees the bell rung sees the slot that is ready.
+    // A thread that sees the new `rung` also sees the ready slot.
     bell.rung.fetch_add(1, Ordering::Release);
     fence(Ordering::SeqCst);
     if bell.sleeping.load(Ordering::Relaxed) != 0 {
@@ -287,7 +287,7 @@ impl Bell {
         self.running.store(running.into(), Ordering::SeqCst);
     }
 
-    /// The agent's sleep, until somebody rings or for `limit`.
+    /// The agent sleeps until the bell rings, or for `limit`.
     pub(crate) fn sleep(&self, limit: Duration) {
         self.sleeping.store(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -300,12 +300,12 @@ impl Bell {
 }
 
 impl AssistWords {
-    /// The calling thread looks at the slots from now on.
+    /// The calling thread polls the slots from now on.
     pub(crate) fn lend(&self) {
         self.lent.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// It no longer does.
+    /// The calling thread stops polling.
     pub(crate) fn withdraw(&self) {
         self.lent.fetch_sub(1, Ordering::Relaxed);
     }
@@ -314,7 +314,8 @@ impl AssistWords {
         self.lent.load(Ordering::Relaxed) != 0
     }
 
-    /// Has a thread that sleeps look at the slots. One that is about to sleep is not seen, and sleeps on, no longer than it may.
+    /// Wakes a sleeping thread to check the slots. A thread that is about to sleep may miss it, and sleeps for its
+    /// limit at most.
     pub(crate) fn call(&self) {
         self.called.store(1, Ordering::Relaxed);
         if self.asleep.load(Ordering::Relaxed) != 0 {
@@ -322,7 +323,7 @@ impl AssistWords {
         }
     }
 
-    /// Whether a peer called since this was asked last.
+    /// Whether a peer has called since the last check.
     pub(crate) fn take_call(&self) -> bool {
         let was_called = self.called.load(Ordering::Relaxed) != 0;
         if was_called {
@@ -339,7 +340,7 @@ impl AssistWords {
     }
 }
 
-/// Whether it was offered so long ago that its origin is not there any more.
+/// Whether the offer is so old that its origin no longer waits.
 fn is_stale(slot: &Slot) -> bool {
     match slot.offered.load(Ordering::Relaxed) {
         0 => false,
@@ -347,7 +348,7 @@ fn is_stale(slot: &Slot) -> bool {
     }
 }
 
-/// Serves what waits in these slots, also what the agent does not know of; returns how many did.
+/// Serves the ready slots, including those that the agent was not told of. Returns how many it served.
 pub(crate) fn serve_offered(
     slots: &impl Slots,
     indices: impl Iterator<Item = usize>,
@@ -364,13 +365,13 @@ pub(crate) fn serve_offered(
     served
 }
 
-/// Which slots were served first lately, one bit for each: of several that are ready together, another is each time, so that
-/// no origin is always behind the others.
+/// The slots that were recently served first, one bit each. If several are ready together, a different one goes first
+/// each time, so that no origin is always last.
 #[derive(Default)]
 pub(crate) struct RoundRobin(u32);
 
 impl RoundRobin {
-    /// Which of these, of which there is one, is served first.
+    /// Chooses the slot of `ready`, which is not 0, that is served first.
     fn first_of(&mut self, ready: u32) -> u32 {
         if ready.is_power_of_two() {
             return ready.trailing_zeros();
@@ -384,8 +385,8 @@ impl RoundRobin {
     }
 }
 
-/// Serves every slot of which the agent was told; false if it was told of none. `carry_out` returns an old value, or
-/// `None` to refuse.
+/// Serves every slot that the agent was told of; false if there are none. `carry_out` returns an old value, or `None`
+/// to refuse.
 pub(crate) fn serve_ready(
     slots: &impl Slots,
     round_robin: &mut RoundRobin,
@@ -407,7 +408,7 @@ pub(crate) fn serve_ready(
     true
 }
 
-/// False if somebody else does, or its origin has taken it back.
+/// Serves a slot. False if another thread serves it, or its origin has taken it back.
 fn serve(slot: &Slot, carry_out: impl FnOnce(&Slot) -> Option<u64>) -> bool {
     if !slot.moves(READY, SERVING) {
         return false;
@@ -427,8 +428,8 @@ fn serve(slot: &Slot, carry_out: impl FnOnce(&Slot) -> Option<u64>) -> bool {
     true
 }
 
-/// The agent's last act: requests that it does not see any more are taken back by their origins, who
-/// see `running` as it is now, since they have set their bit of `ready` after the last look at it.
+/// The agent's last act. An origin whose request it no longer sees takes that back: it set its bit of `ready` after the
+/// agent's last check, and so sees that `running` is 0.
 pub(crate) fn leave(slots: &impl Slots, carry_out: impl FnMut(usize, &Slot) -> Option<u64>) {
     slots.bell().running.store(0, Ordering::Relaxed);
     serve_ready(slots, &mut RoundRobin::default(), carry_out);

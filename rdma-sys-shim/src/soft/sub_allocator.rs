@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 const LEAST: usize = 128;
 const ORDERS: usize = (SubAllocator::MOST / LEAST).ilog2() as usize + 1;
 
-/// Part of the room, from `at` on.
+/// A part of the sub-allocated memory, from `at` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SubAllocation {
     pub(super) at: usize,
@@ -23,18 +23,18 @@ impl SubAllocation {
 
 #[derive(Debug, Default)]
 pub(super) struct SubAllocator {
-    /// By order.
+    /// The free pieces of each order.
     free: [BTreeSet<usize>; ORDERS],
-    /// What was never lent: a multiple of the largest size.
+    /// Start of the part that was never lent: a multiple of the largest size.
     fresh: usize,
     end: usize,
 }
 
 impl SubAllocator {
-    /// What making a mapping costs is little beside the time to fill more than this.
+    /// Beyond this size, filling the memory takes so long that the cost of a new mapping hardly matters.
     pub(super) const MOST: usize = 64 << 10;
 
-    /// Over `bytes`, whole pieces of the largest size.
+    /// An allocator over the whole pieces of the largest size in `bytes`.
     pub(super) fn new(bytes: usize) -> Self {
         Self {
             free: Default::default(),
@@ -43,7 +43,7 @@ impl SubAllocator {
         }
     }
 
-    /// At least `len` bytes, from a multiple of their size on, if these are few and there is room.
+    /// A piece of at least `len` bytes, aligned to its size. `None` if `len` is too large, or nothing is free.
     pub(super) fn take(&mut self, len: usize) -> Option<SubAllocation> {
         if len > Self::MOST {
             return None;

@@ -12,20 +12,20 @@ use super::servers;
 use crate::system::page_size;
 use crate::{Access, Error, RemoteRegion, Result};
 
-/// Part of a memory file, and where it is in its owner's memory.
+/// A part of a memory file, and its address in the owner's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MappablePiece {
     pub(crate) address: u64,
     pub(crate) len: u64,
     pub(crate) fd: RawFd,
     pub(crate) offset: u64,
-    /// Of the file, which is on the device of the segment.
+    /// The inode of the file, which is on the segment's device.
     pub(crate) inode: u64,
 }
 
 impl MappablePiece {
-    /// How far from its start a region begins; `None` if the region is not inside, or would be aligned otherwise where the
-    /// piece is mapped. Its owner has made sure of both, but other peers can write to the table.
+    /// The region's offset in the piece. `None` if the region is not inside, or its alignment in the mapped piece would
+    /// differ. The owner has ensured both, but other peers can write to the table.
     pub(crate) fn place_of(&self, region: &RemoteRegion) -> Option<usize> {
         let skip = region.address.checked_sub(self.address)?;
         let is_inside = region.len <= self.len.checked_sub(skip)?;
@@ -34,7 +34,7 @@ impl MappablePiece {
     }
 }
 
-/// What the table says about a region.
+/// A region's entry in the table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Registered {
     pub(crate) address: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Registered {
     pub(crate) access: Access,
 }
 
-/// The owner's side.
+/// The owner's interface to the table.
 pub(crate) struct RegionTable {
     segment: Arc<Segment>,
     free: Mutex<FreeList>,
@@ -50,7 +50,7 @@ pub(crate) struct RegionTable {
 
 struct FreeList {
     recycled: Vec<u32>,
-    /// Entries from here on were never used. Entry 0 is none, so that no rkey is 0.
+    /// Entries from here on were never used. Entry 0 is not used at all, so that no rkey is 0.
     fresh: u32,
 }
 
@@ -65,7 +65,7 @@ impl RegionTable {
         }
     }
 
-    /// Publishes a region, with the piece of a memory file that holds it if peers can map it.
+    /// Publishes a region. If peers can map it, `piece` is the part of a memory file that holds it.
     pub(crate) fn insert(
         &self,
         address: u64,
@@ -76,7 +76,7 @@ impl RegionTable {
         let index = self.take()?;
         let piece = piece.unwrap_or_default();
         let generation = self.update(index, |entry| {
-            // Readers that still hold the old generation must not take the new fields for it.
+            // Readers with the old generation must not accept the new fields.
             fence(Ordering::Release);
             entry.address.store(address, Ordering::Relaxed);
             entry.len.store(len, Ordering::Relaxed);
@@ -94,8 +94,8 @@ impl RegionTable {
         })
     }
 
-    /// Withdraws a region that `insert` returned; later accesses with its rkey fail, and what this process was doing there
-    /// for peers is done.
+    /// Withdraws a region that `insert` returned. Later accesses with its rkey fail, and accesses by this process for
+    /// peers have ended on return.
     pub(crate) fn remove(&self, rkey: u64) {
         let index = rkey as u32;
         self.update(index, |_| ());
@@ -103,12 +103,12 @@ impl RegionTable {
         self.free().recycled.push(index);
     }
 
-    /// Writes the fields of the owner's entry, and of the one that peers read, and begins the next generation of both.
-    /// Returns it.
+    /// Writes the fields of the owner's entry and of the published one, and begins the next generation of both. Returns
+    /// that generation.
     fn update(&self, index: u32, write: impl Fn(&RegionEntry)) -> u32 {
         let own = self.segment.own_entry(index as usize);
         let published = self.segment.published_entry(index as usize);
-        // Peers can write the published one, so the generation is counted in the owner's.
+        // Peers can write to the published entry, so the owner's entry counts the generations.
         let before = own.unwrap_or(published).generation.load(Ordering::Relaxed);
         let generation = before.wrapping_add(1);
         for entry in own.into_iter().chain([published]) {
@@ -139,7 +139,7 @@ impl RegionTable {
     }
 }
 
-/// What `segment`'s table says about `rkey`, if it is valid.
+/// The entry for `rkey` in the table of `segment`, if `rkey` is valid.
 pub(crate) fn look_up(segment: &Segment, rkey: u64) -> Option<Registered> {
     read(segment, rkey, |entry| Registered {
         address: entry.address.load(Ordering::Relaxed),
@@ -148,9 +148,9 @@ pub(crate) fn look_up(segment: &Segment, rkey: u64) -> Option<Registered> {
     })
 }
 
-/// The rkey of a region that holds these bytes, if one does.
+/// The rkey of a region that contains these bytes, if there is one.
 pub(crate) fn find(segment: &Segment, address: u64, len: u64) -> Option<u64> {
-    // Entries are taken in turn: behind one that was never used are no others.
+    // Entries are first used in order: none follow one that was never used.
     (1..REGIONS as u32)
         .map(|index| {
             let entry = segment.entry(index as usize);
@@ -168,7 +168,7 @@ pub(crate) fn find(segment: &Segment, address: u64, len: u64) -> Option<u64> {
         })
 }
 
-/// The piece of a memory file that holds the region; `None` if the rkey is not valid.
+/// The piece of a memory file that contains the region; `None` if the rkey is not valid.
 pub(crate) fn piece(segment: &Segment, rkey: u64) -> Option<MappablePiece> {
     let piece = read(segment, rkey, |entry| MappablePiece {
         address: entry.piece_address.load(Ordering::Relaxed),
@@ -180,7 +180,7 @@ pub(crate) fn piece(segment: &Segment, rkey: u64) -> Option<MappablePiece> {
     (piece.len > 0).then_some(piece)
 }
 
-/// Checks one access against the table of `segment`; says why not.
+/// Checks one access against the table of `segment`; the error is the reason for a refusal.
 pub(crate) fn allows(
     segment: &Segment,
     rkey: u64,

@@ -15,29 +15,29 @@ use crate::soft::segment::Segment;
 use crate::soft::select::{self, Shape};
 use crate::soft::slots::{self, Offered, Slots};
 
-/// Looks at a slot between two at the clock.
+/// Checks of a slot between two readings of the clock.
 const LOOKS: u32 = 8;
-/// Milliseconds from one look for slots of processes that died to the next.
+/// Milliseconds between two searches for slots of dead processes.
 const SWEEP_EVERY: u32 = 100;
 
-/// What is known of the peer's threads that wait.
+/// What this process knows about waiting threads of the peer.
 #[derive(Default)]
 pub(super) struct AssistState {
-    /// When a request was last not taken up, by [`milliseconds`]; 0: never. The thread that looked for requests may have lost
-    /// its processor.
+    /// The time in [`milliseconds`] of the last request that no thread took up; 0: never. The thread that polled may
+    /// have lost its processor.
     missed: AtomicU32,
-    /// Until that tick is over, nothing is asked for, since two requests were not taken up in it; 0: there is none.
+    /// No requests are made until this tick is over, since two were not taken up in it; 0: no pause.
     paused: AtomicU32,
-    /// Parts that the kernel moved since a thread that sleeps was called.
+    /// Parts that the kernel has moved since the last call to a sleeping thread.
     parts: AtomicU32,
-    /// When slots were last looked through that nobody gave back.
+    /// The time of the last search for slots of dead processes.
     swept: AtomicU32,
-    /// Somebody looks for requests, whatever the peer says, and is waited for nearly as long as an offer holds.
+    /// A thread polls, whatever the peer says. It is waited for nearly as long as an offer is valid.
     #[cfg(test)]
     is_sure: std::sync::atomic::AtomicBool,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Asked {
     Done,
@@ -46,8 +46,8 @@ enum Asked {
 }
 
 impl AssistState {
-    /// Whether a thread of the peer looks for requests. Where none does, the kernel is about to move `parts`: a thread that
-    /// sleeps is called after some.
+    /// Whether a thread of the peer polls for requests. If not, the kernel is about to move `parts`; after
+    /// [`select::WORTH_A_CALL`] of them, this calls a sleeping thread.
     pub(super) fn poll(&self, segment: &Segment, parts: u32) -> bool {
         #[cfg(test)]
         if self.is_sure.load(Ordering::Relaxed) {
@@ -93,8 +93,8 @@ impl AssistState {
         shape.patience()
     }
 
-    /// Has lists of parts moved, and returns those that nobody moved, which the peer may have refused. What a request
-    /// answers goes to `results`, which are as long as the parts.
+    /// Requests transfers of parts. Returns the parts that nobody moved, which the peer may have refused. Answers go to
+    /// `results`, which are as long as the parts.
     ///
     /// # Safety
     /// The parts are readable if the operation sends them, and the results writable.
@@ -121,7 +121,7 @@ impl AssistState {
                     break;
                 };
                 let Some(slot) = request::claim_now(segment, peer.own(), begun % AT_ONCE) else {
-                    // Others have all slots, or died with them.
+                    // All slots belong to other threads, or to dead processes.
                     if ended == begun {
                         self.sweep(segment, peer);
                     }
@@ -162,7 +162,7 @@ impl AssistState {
                     }
                     slots::give_back(segment.slot(slot));
                 }
-                // Its slot is as the peer left it, which is gone.
+                // The peer is gone, and its slot keeps its state.
                 Err(error) => result = Err(error),
             }
         }
@@ -170,8 +170,8 @@ impl AssistState {
         result.map(|()| left)
     }
 
-    /// Has one request carried out: a run, or a sum. False if nobody did it, or the peer refused it. It takes little more
-    /// than to pass the request and its answer.
+    /// Requests one run or sum. False if nobody did it, or the peer refused it. The overhead is little more than
+    /// passing the request and its answer.
     ///
     /// # Safety
     /// `send` is null, or readable for the request's length, and `receive` null, or writable.
@@ -190,7 +190,7 @@ impl AssistState {
         // SAFETY: the slot is claimed; the caller's promise.
         unsafe { request.fill(segment, slot, send) };
         slots::offer(segment.slot(slot), milliseconds());
-        // On an error, the slot is as the peer left it, which is gone.
+        // On an error, the peer is gone, and the slot keeps its state.
         let answer = collect(segment, peer, slot, Some(self.patience(shape)))?;
         if answer == Asked::Done && !receive.is_null() {
             // SAFETY: the slot was filled with this request, and is answered; the caller's promise.
@@ -203,7 +203,7 @@ impl AssistState {
         Ok(answer == Asked::Done)
     }
 
-    /// Looks for slots of processes that died, which takes a while.
+    /// Searches for slots of dead processes, which takes a while.
     fn sweep(&self, segment: &Segment, peer: &PeerProcess) {
         let now = milliseconds();
         let swept = self.swept.load(Ordering::Relaxed);
@@ -214,7 +214,7 @@ impl AssistState {
     }
 }
 
-/// Adds what is left to a list. What was one run before it was cut is one again.
+/// Adds an unmoved part to a list. Joins it to the last one if they were one run before the split.
 fn push(left: &mut Vec<StridedBlocks>, part: StridedBlocks) {
     if let Some(last) = left.last_mut() {
         let (here, at) = (
@@ -229,7 +229,7 @@ fn push(left: &mut Vec<StridedBlocks>, part: StridedBlocks) {
     left.push(part);
 }
 
-/// What became of a request. It is taken back after `patience`, at once if `None`.
+/// The outcome of a request. Takes the request back after `patience`; at once if `None`.
 fn collect(
     segment: &Segment,
     peer: &PeerProcess,
