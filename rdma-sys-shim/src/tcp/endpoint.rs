@@ -22,9 +22,9 @@ pub(super) struct TcpEndpoint {
     done: AtomicU64,
     origin: Mutex<Origin>,
     stream: Arc<Stream>,
-    /// Of the peer's regions.
+    /// The device that makes the keys of the peer's regions.
     keys: Keys,
-    /// That of this process: a forked child sends nothing.
+    /// The number of this process: a forked child sends nothing.
     pid: u32,
 }
 
@@ -42,7 +42,7 @@ impl TcpEndpoint {
         }
     }
 
-    /// That of the peer's addresses that the connection leads to.
+    /// The peer's address that the connection uses.
     pub(super) fn address(&self) -> Option<IpAddr> {
         let address = self.stream.peer_addr().ok()?;
         Some(address.ip())
@@ -73,14 +73,14 @@ impl TcpEndpoint {
                 let posted = unsafe { origin.post(request, sources, destinations, at_once) };
                 return posted.map(Ticket);
             }
-            // Other threads ask how far theirs is meanwhile.
+            // Meanwhile, other threads may ask for the state of their operations.
             drop(origin);
             self.wait_for(PollFlags::IN | PollFlags::OUT);
             origin = self.origin();
         }
     }
 
-    /// Makes progress, and looks whether something has come to pass.
+    /// Makes progress, and returns whether `has_passed` is true.
     fn is(&self, has_passed: impl Fn(&Origin) -> bool) -> Result<bool> {
         let mut origin = self.origin();
         if !has_passed(&origin) {
@@ -93,19 +93,20 @@ impl TcpEndpoint {
         }
     }
 
-    /// Says something to the target behind all that was posted. It is of no matter if it does not arrive.
+    /// Sends a request without operands behind everything posted. It need not arrive.
     fn say(&self, kind: Kind) {
         let request = self.request(kind, Width::W8, RemoteAddress::default(), 0);
         // SAFETY: it has no buffers.
         let _ = unsafe { self.origin().post(&request, None, None, true) };
     }
 
-    /// Has all that was posted sent.
+    /// Sends everything that was posted.
     pub(super) fn progress(&self) {
         self.origin().progress();
     }
 
-    /// Waits until the target has done all that was posted, or the connection has failed, or until then; whether that is so.
+    /// Waits until the target has done all posted requests, the connection has failed, or `end` is reached. Returns
+    /// false only in the last case.
     pub(super) fn drain(&self, end: Instant) -> bool {
         loop {
             let mut origin = self.origin();
@@ -135,7 +136,7 @@ impl TcpEndpoint {
         self.origin().posted()
     }
 
-    /// Waits until the socket is ready for one of these, or for a moment.
+    /// Waits until the socket is ready for one of these events, or for a short time.
     fn wait_for(&self, awaited: PollFlags) {
         const MOMENT: Duration = Duration::from_millis(50);
         let limit = Timespec {
@@ -143,11 +144,11 @@ impl TcpEndpoint {
             tv_nsec: MOMENT.as_nanos() as i64,
         };
         let mut polled = [PollFd::new(&**self.stream, awaited)];
-        // An error ends the wait, as anything else does.
+        // An error ends the wait, as an event does.
         let _ = poll(&mut polled, Some(&limit));
     }
 
-    /// Refuses what the target would refuse, and end the connection for.
+    /// Refuses what the target would refuse; the target would also end the connection.
     fn may(&self, request: &Request) -> Result<()> {
         let refusal = match self.keys.rights(request.at.rkey) {
             None => Refusal::NoRegion,
@@ -167,7 +168,7 @@ impl TcpEndpoint {
         }
     }
 
-    /// A write or a read of contiguous memory of the peer, which is several pieces here.
+    /// A write or a read of contiguous memory of the peer, in one or more local pieces.
     ///
     /// # Safety
     /// As for [`Endpoint::transfer`], for every piece.
@@ -190,7 +191,7 @@ impl TcpEndpoint {
             Direction::Read if pieces.is_empty() => Ok(Ticket::DONE),
             Direction::Read => {
                 let request = self.request(Kind::Read, Width::W8, at, len);
-                // A read of no bytes is answered, too, and so has a destination.
+                // A read of no bytes is answered, too, so it has a destination.
                 let alone = pieces.first().filter(|_| len == 0);
                 let filled = pieces.iter().filter(|piece| piece.len > 0);
                 let parts = filled
@@ -207,7 +208,7 @@ impl Drop for TcpEndpoint {
     fn drop(&mut self) {
         if self.pid == std::process::id() {
             self.say(Kind::Disconnect);
-            // A child that is just being forked may have a copy.
+            // A child that is just being forked may have a copy of the descriptor.
             let _ = self.stream.shutdown(Shutdown::Both);
         }
     }
@@ -259,7 +260,8 @@ impl Endpoint for TcpEndpoint {
             ..self.request(kind, width, at, width.bytes())
         };
         let destination = Destination::Word { to: old, width };
-        // SAFETY: the caller's promise. Whoever wants what was there asks for it, and many go together until then.
+        // SAFETY: the caller's promise. It is not sent at once: the caller asks for the result, and until then many are
+        // collected.
         unsafe { self.post(&request, None, Some(destination), false) }
     }
 
@@ -288,7 +290,7 @@ impl Endpoint for TcpEndpoint {
         post_each(batch.each(), |LocalPiece { base, len }, at| {
             left -= 1;
             let request = self.request(update_kind(update), width, at, len);
-            // SAFETY: the caller's promise. All are sent with the last.
+            // SAFETY: the caller's promise. All are sent with the last one.
             unsafe { self.post(&request, Some(Source { base, len }), None, left == 0) }
         })
     }
@@ -300,7 +302,7 @@ impl Endpoint for TcpEndpoint {
             base: value.as_ptr(),
             len: value.len(),
         };
-        // SAFETY: so few bytes are copied before the call returns.
+        // SAFETY: such short data is copied before the call returns.
         unsafe { self.post(&request, Some(source), None, true) }
     }
 
@@ -336,7 +338,7 @@ impl Endpoint for TcpEndpoint {
     }
 
     fn liveness(&self) -> Result<()> {
-        // How the connection has failed is of no matter here.
+        // Only whether it has failed matters, and `status` tells that.
         let _ = self.intact();
         (self.peer.status).liveness(self.peer.pid, &self.peer.host)
     }

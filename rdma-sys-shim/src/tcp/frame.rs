@@ -3,29 +3,29 @@
 use crate::fields::Fields;
 use crate::{Access, Error, Number, RemoteAddress, Width};
 
-/// What a target is asked to do.
+/// The requests to a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// To store the `len` bytes that follow.
+    /// Store the `len` bytes that follow.
     Write,
-    /// To answer with `len` bytes.
+    /// Answer with `len` bytes.
     Read,
-    /// To add the first operand to a word, and to answer with what was there.
+    /// Add the first operand to a word, and answer with its previous value.
     FetchAdd,
-    /// To replace a word by the second operand if it equals the first, and to answer with what was there.
+    /// Replace a word by the second operand if it equals the first, and answer with its previous value.
     CompareSwap,
-    /// To add each of the words that follow to the one in its place.
+    /// Add each of the words that follow to the corresponding word.
     AddEach,
-    /// To store each of the words that follow.
+    /// Store each of the words that follow.
     StoreEach,
-    /// To add each of the numbers that follow to the one in its place. The first operand says which numbers. Nobody else
+    /// Add each of the numbers that follow to the corresponding number. The first operand gives their type. Nobody else
     /// changes them meanwhile.
     AddNumbers,
-    /// Likewise, and to answer with what was there.
+    /// As `AddNumbers`, and answer with the previous numbers.
     FetchAddNumbers,
-    /// To expect no further request: the origin does without the connection.
+    /// Expect no further request: the origin no longer needs the connection.
     Disconnect,
-    /// Likewise: the origin's process leaves the job in good order.
+    /// As `Disconnect`; also, the origin's process leaves the job in good order.
     Leave,
 }
 
@@ -76,11 +76,11 @@ impl Kind {
     }
 }
 
-/// A request, less the bytes that follow it.
+/// A request, without the bytes that follow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Request {
     pub(super) kind: Kind,
-    /// Of the words, for atomics; of no meaning to others.
+    /// The width of the words, for atomics; other requests do not use it.
     pub(super) width: Width,
     pub(super) at: RemoteAddress,
     pub(super) len: u64,
@@ -102,7 +102,7 @@ impl Request {
         bytes
     }
 
-    /// `None` if no origin sends this.
+    /// `None` if no origin sends these bytes.
     pub(super) fn decode(bytes: &[u8; REQUEST]) -> Option<Self> {
         let mut fields = Fields(bytes);
         let [kind, width, ..] = fields.array::<8>()?;
@@ -128,7 +128,7 @@ impl Request {
         request.is_sound().then_some(request)
     }
 
-    /// Which numbers are added.
+    /// The type of the numbers that are added.
     pub(super) fn number(&self) -> Option<Number> {
         Number::from_code(usize::try_from(self.operands[0]).ok()?)
     }
@@ -147,7 +147,7 @@ impl Request {
     }
 }
 
-/// Why a target does not do what it was asked for. It does nothing more for this connection.
+/// Why a target refuses a request. It does nothing more for this connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     NoRegion,
@@ -176,7 +176,7 @@ impl Refusal {
         }
     }
 
-    /// What the origin says of the request.
+    /// The origin's error for the request.
     pub(super) fn error(self, request: &Request, pid: u32, host: &std::sync::Arc<str>) -> Error {
         Error::RemoteAccess {
             need: request.kind.name(),
@@ -190,14 +190,14 @@ impl Refusal {
     }
 }
 
-/// What a target answers. Requests are answered in their order.
+/// The answers of a target, in the order of the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// So many requests of the connection are done, from the first on.
+    /// This many requests of the connection are done, counted from the first.
     Done(u64),
-    /// The next so many bytes of the earliest read that has not got all follow.
+    /// The next bytes of the earliest incomplete read follow, this many.
     Data(u64),
-    /// What was there before the earliest atomic without an answer.
+    /// The previous value of the word, for the earliest unanswered atomic.
     Old(u64),
     /// The request that follows was refused.
     Refused(Refusal),
@@ -222,7 +222,7 @@ impl Answer {
         bytes
     }
 
-    /// `None` if no target sends this.
+    /// `None` if no target sends these bytes.
     pub(super) fn decode(bytes: &[u8; ANSWER]) -> Option<Self> {
         let mut fields = Fields(bytes);
         let [kind, ..] = fields.array::<8>()?;

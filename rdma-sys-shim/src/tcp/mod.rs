@@ -37,11 +37,11 @@ use origin::Peer;
 use regions::{Keys, Regions};
 use serving::Serving;
 
-/// No address of another device begins like this. The last byte counts versions of the protocol.
+/// Addresses of other devices begin differently. The last byte is the version of the protocol.
 const MARK: [u8; 4] = *b"tTC\x02";
 
 pub(crate) static CAPABILITIES: Capabilities = Capabilities {
-    // The agent's instructions are the processor's.
+    // The agent uses instructions of the processor.
     atomic_domain: AtomicDomain::Global,
     narrow_atomics: true,
     max_message: u64::MAX,
@@ -49,7 +49,7 @@ pub(crate) static CAPABILITIES: Capabilities = Capabilities {
     pins_memory: false,
 };
 
-/// The tcp device as a provider: this machine has one.
+/// The tcp device as a provider. Every machine has one.
 pub(crate) struct Tcp;
 
 impl Provider for Tcp {
@@ -91,13 +91,13 @@ impl Provider for Tcp {
     }
 }
 
-/// The addresses that peers are told.
+/// The addresses that are published to peers.
 fn published(options: &str) -> Result<Vec<String>> {
     let found = channel::published(&channel::all()?, &named(options))?;
     Ok(found.iter().map(ToString::to_string).collect())
 }
 
-/// The interface that a spec's options name, or else the environment; empty: none.
+/// The interface named in a spec's options, otherwise in the environment; empty if none.
 fn named(options: &str) -> String {
     match options {
         "" => channel::interface(),
@@ -116,12 +116,12 @@ pub(crate) struct TcpDevice {
 }
 
 impl TcpDevice {
-    /// Opens one for operations on memory that another device has registered: [`TcpDevice::register_as`].
+    /// Opens a device for operations on memory that another device has registered: [`TcpDevice::register_as`].
     pub(crate) fn beside_another(secret: JobSecret) -> Result<Self> {
         Self::open(&channel::interface(), secret, Keys::OfAnother)
     }
 
-    /// Registers memory that another device has registered, under its key, which is no other region's.
+    /// Registers memory that another device has registered, under its key. No other region has that key.
     ///
     /// # Errors
     /// As for [`Device::register`].
@@ -216,7 +216,7 @@ impl Device for TcpDevice {
         if let Some(endpoint) = self.endpoints().get(&peer.instance) {
             return Ok(endpoint.clone());
         }
-        // Not under the lock: it may take seconds.
+        // Without the lock: dialing may take seconds.
         let stream = channel::dial(&self.own, &peer, SILENCE, "connecting by TCP")?;
         let instance = peer.instance;
         let status = self.peers.status(instance);
@@ -242,7 +242,7 @@ impl Device for TcpDevice {
         let endpoints: Vec<_> = self.endpoints().values().cloned().collect();
         let end = Instant::now() + 2 * SILENCE;
         for say_farewell in [false, true] {
-            // All are asked before one is waited for, so that many that are gone take no longer.
+            // All endpoints are told before the wait for one, so that many dead peers do not prolong it.
             for endpoint in &endpoints {
                 match say_farewell {
                     true => endpoint.leave(),

@@ -11,16 +11,16 @@ use crate::channel::{Moved, Presence, Silence, Status, Stream, receive, receive_
 use crate::cross_memory::part;
 use crate::{Error, Result, Width, memory};
 
-/// Payloads of no more bytes are copied, so that the source is free at once and many go in one call.
+/// Payloads up to this length are copied, so that the source is free at once and many are sent in one call.
 const COPIED: usize = 4 << 10;
-/// So many bytes are collected before they are sent unasked.
+/// After this many bytes are collected, they are sent even if nobody asks for it.
 const COLLECTED: usize = 16 << 10;
-/// When so many wait that the socket does not take, a new request waits for some to go.
+/// If this many copied bytes wait for the socket, a new request waits for some to be sent.
 pub(super) const MOST_QUEUED: usize = 256 << 10;
 const INPUT: usize = 16 << 10;
-/// So many pieces are sent in one call.
+/// The most pieces in one call to send.
 const PIECES: usize = 16;
-/// Data of which so much is still to come is received where it belongs, without a copy.
+/// If at least this much data is missing, it is received at its destination, without a copy.
 const DIRECT: usize = 4 << 10;
 
 /// The bytes that follow a request.
@@ -30,28 +30,28 @@ pub(super) struct Source {
     pub(super) len: usize,
 }
 
-/// Where an answer goes.
+/// The destination of an answer.
 #[derive(Clone, Copy)]
 pub(super) enum Destination {
     Data { to: *mut u8, len: usize },
     Word { to: *mut u64, width: Width },
 }
 
-/// An answer with a value that has not come, at all or in part.
+/// A value or data that is still to arrive, at least in part.
 struct Expected {
     ticket: u64,
     destination: Destination,
 }
 
-/// A part of what is to be sent.
+/// A piece of the output.
 enum Piece {
-    /// So many bytes of those that were copied.
+    /// This many of the copied bytes.
     Copied(usize),
-    /// Bytes of the caller's, for the request with this ticket.
+    /// Bytes that the caller owns, for the request with this ticket.
     Borrowed { source: Source, ticket: u64 },
 }
 
-/// Whom the connection leads to.
+/// The process at the other end of the connection.
 pub(super) struct Peer {
     pub(super) pid: u32,
     pub(super) host: Arc<str>,
@@ -64,12 +64,12 @@ pub(super) struct Origin {
     posted: u64,
     /// Requests up to this one are complete.
     done: u64,
-    /// Copied bytes, of which some have been sent.
+    /// Copied bytes; the first `sent` of them are sent.
     copied: Vec<u8>,
     sent: usize,
     pieces: VecDeque<Piece>,
     expected: VecDeque<Expected>,
-    /// Of the data whose head has come, how much has not.
+    /// Bytes that are still missing of data whose header has arrived.
     data: usize,
     input: Box<[u8]>,
     filled: usize,
@@ -78,8 +78,8 @@ pub(super) struct Origin {
     failure: Option<Error>,
 }
 
-// SAFETY: the pointers are to buffers that belong to the operations until they are complete or have failed, whichever thread
-// makes progress.
+// SAFETY: the pointers are to buffers that belong to the operations until these are complete or have failed, whichever
+// thread makes progress.
 unsafe impl Send for Origin {}
 
 impl Origin {
@@ -110,12 +110,12 @@ impl Origin {
         self.posted
     }
 
-    /// The first cause, if the connection has failed.
+    /// Returns the first cause if the connection has failed.
     pub(super) fn check(&self) -> Result<()> {
         self.failure.clone().map_or(Ok(()), Err)
     }
 
-    /// Whether so much waits to be sent that nothing more should.
+    /// Whether so much waits to be sent that a new request should wait.
     pub(super) fn is_full(&self) -> bool {
         self.copied.len() - self.sent >= MOST_QUEUED
     }
@@ -124,11 +124,12 @@ impl Origin {
         self.pieces.is_empty()
     }
 
-    /// Queues a request; `at_once`: and sends it, with all before it, as far as the socket takes it. Returns its ticket.
+    /// Queues a request and returns its ticket. With `at_once`, sends it and everything before it, as far as the socket
+    /// accepts.
     ///
     /// # Safety
-    /// The sources are readable, and the destinations writable by nobody else, until the request is complete or has failed. A
-    /// read has a destination at least, and no bytes for another but the first only if there is just one.
+    /// Until the request is complete or has failed, the sources are readable, and the destinations are writable and
+    /// used by nobody else. A read has at least one destination. If it has several, none of them is empty.
     pub(super) unsafe fn post(
         &mut self,
         request: &Request,
@@ -175,7 +176,7 @@ impl Origin {
         }
     }
 
-    /// The first request, of those that are not complete, whose buffers are in use.
+    /// The first incomplete request whose buffers are in use.
     fn first_in_use(&self) -> Option<u64> {
         let borrowed = self.pieces.iter().find_map(|piece| match piece {
             Piece::Borrowed { ticket, .. } => Some(*ticket),
@@ -185,12 +186,12 @@ impl Origin {
         borrowed.into_iter().chain(expected).min()
     }
 
-    /// Whether the buffers of this operation and all before it are the caller's again.
+    /// Whether the caller may reuse the buffers of this operation and of all before it.
     pub(super) fn has_released(&self, ticket: u64) -> bool {
         self.first_in_use().is_none_or(|first| ticket < first)
     }
 
-    /// Fails if the peer's kernel has long left what was sent without an answer.
+    /// Fails if the peer's kernel has not acknowledged sent data for a long time.
     pub(super) fn check_silence(&mut self) {
         let is_awaited = self.done != self.posted;
         if self.failure.is_none() && self.silence.lasts(&self.stream, is_awaited) {
@@ -198,7 +199,7 @@ impl Origin {
         }
     }
 
-    /// Sends what the socket takes, and receives what has come.
+    /// Sends what the socket accepts, and receives what has arrived.
     pub(super) fn progress(&mut self) {
         self.send();
         self.receive();
@@ -212,7 +213,7 @@ impl Origin {
             match self.send_some() {
                 Ok(Moved::Bytes(sent)) => self.has_sent(sent),
                 Ok(_) => return,
-                // What the peer said before it ended the connection says why.
+                // Messages that the peer sent before it ended the connection give the reason.
                 Err(error) => {
                     while self.failure.is_none() && matches!(self.receive_some(), Ok(true)) {}
                     self.fail_by(&error);
@@ -264,7 +265,7 @@ impl Origin {
                 self.pieces.pop_front();
             }
         }
-        // What is left is moved to the front when it is the smaller part.
+        // The rest is moved to the front when it is the smaller part.
         if self.sent * 2 >= self.copied.len() {
             self.copied.drain(..self.sent);
             self.copied.shrink_to(COLLECTED);
@@ -282,7 +283,7 @@ impl Origin {
         }
     }
 
-    /// False if nothing has come.
+    /// False if nothing has arrived.
     fn receive_some(&mut self) -> io::Result<bool> {
         let moved = match self.expected.front_mut() {
             Some(Expected {
@@ -304,7 +305,7 @@ impl Origin {
                     let room = self.input.len() - self.filled;
                     self.filled += got;
                     self.take_input();
-                    // A part of the room means that no more has come.
+                    // If the room was not filled, no more had arrived.
                     return Ok(got == room);
                 }
                 moved
@@ -316,7 +317,7 @@ impl Origin {
         }
     }
 
-    /// As if these bytes had come.
+    /// Acts as if these bytes had arrived.
     #[cfg(any(test, fuzzing))]
     pub(super) fn has_received(&mut self, bytes: &[u8]) {
         for part in bytes.chunks(INPUT / 2) {
@@ -328,7 +329,7 @@ impl Origin {
         }
     }
 
-    /// Does what the answers in the input say, as far as they are whole.
+    /// Processes the complete answers in the input.
     fn take_input(&mut self) {
         while self.failure.is_none() {
             if self.data > 0 {
@@ -384,7 +385,7 @@ impl Origin {
         self.used = 0;
     }
 
-    /// False if no atomic is next to be answered.
+    /// False if the next expected answer is not that of an atomic.
     fn take_word(&mut self, value: u64) -> bool {
         let Some(Expected {
             ticket,
@@ -401,7 +402,7 @@ impl Origin {
         true
     }
 
-    /// False if no read is next to be answered, or not with so much.
+    /// False if the next expected answer is not that of a read, or the read is too short.
     fn begin_data(&mut self, bytes: u64) -> bool {
         let Some(first) = self.expected.front() else {
             return false;
@@ -424,7 +425,7 @@ impl Origin {
         true
     }
 
-    /// Moves data from the input to where it belongs next.
+    /// Copies data from the input to its destination.
     fn copy_data(&mut self) {
         let Some(Expected {
             destination: Destination::Data { to, len },
@@ -441,7 +442,7 @@ impl Origin {
         self.has_got_data(part);
     }
 
-    /// Takes note of bytes that are where they belong.
+    /// Updates the state after bytes have arrived at their destination.
     fn has_got_data(&mut self, part: usize) {
         let Some(expected) = self.expected.front_mut() else {
             return;
@@ -518,7 +519,7 @@ impl Origin {
         self.fail(failure);
     }
 
-    /// No operation touches memory of the caller's any more. The first failure counts.
+    /// Ends the use of callers' memory by all operations. The first failure is kept.
     fn fail(&mut self, error: Error) {
         if self.failure.is_some() {
             return;

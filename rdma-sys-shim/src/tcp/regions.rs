@@ -13,7 +13,7 @@ use crate::{Access, Error, LocalRegion, RemoteAddress, RemoteRegion, Result, vma
 
 pub(super) struct Regions {
     by_key: RwLock<HashMap<u64, Entry>>,
-    /// Counts on from a random number, so that a key of another process, or of an earlier region, is none here.
+    /// Counts up from a random number, so that a key of another process or of an earlier region is not valid here.
     next: AtomicU64,
     bytes: AtomicU64,
 }
@@ -25,22 +25,22 @@ struct Entry {
     access: Access,
 }
 
-/// The highest byte of a key says which rights the region lacks, so that an origin knows what the target would refuse, and end
-/// the connection for.
+/// The highest byte of a key tells which rights the region lacks. So an origin can refuse an access itself; if the
+/// target had to refuse it, the connection would end.
 const RIGHTS_AT: u32 = 56;
 
-/// Which device makes the keys of regions.
+/// The device that makes the keys of regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Keys {
-    /// This one.
+    /// This device.
     Own,
-    /// One that has registered the same memory.
+    /// A device that has registered the same memory.
     OfAnother,
 }
 
 impl Keys {
-    /// The rights that come with a key, as far as its owner says the truth. `None` if no device made it. Of another device's
-    /// key, only the target knows.
+    /// The rights of a key, if its owner is honest. `None` if no tcp device made the key. For another device's key, it
+    /// assumes all rights, since only the target knows them.
     pub(super) fn rights(self, rkey: u64) -> Option<Access> {
         let lacks = match self {
             Self::Own => (rkey >> RIGHTS_AT) as u8,
@@ -54,7 +54,7 @@ impl Keys {
 impl Regions {
     /// `first` is the first key.
     pub(super) fn new(first: u64) -> Arc<Self> {
-        // Peers' accesses may fault, and end with an answer then.
+        // Accesses by peers may fault; then they end with an answer.
         guard::watch();
         Arc::new(Self {
             by_key: RwLock::default(),
@@ -63,12 +63,13 @@ impl Regions {
         })
     }
 
-    /// Bytes of all regions.
+    /// Total bytes of all regions.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Calls `body` with the address of `len` bytes, if a peer may access them so. The region stays until it returns.
+    /// Calls `body` with the address of `len` bytes, if a peer has this access to them. The region stays until `body`
+    /// returns.
     pub(super) fn lend<T>(
         &self,
         at: RemoteAddress,
@@ -88,8 +89,8 @@ impl Regions {
         Ok(body(at.address as usize as *mut u8))
     }
 
-    /// Does something for a peer to `piece` bytes at a place, if the rest of its access, `len` bytes, is allowed. `body` gets
-    /// the address, and returns `None` if a word is not aligned.
+    /// Accesses `piece` bytes at a place for a peer, if its whole access of `len` bytes is allowed. `body` gets the
+    /// address, and returns `None` if a word is misaligned.
     ///
     /// # Safety
     /// `body` accesses no more than the `piece` bytes, which are not more than `len`, and does so as [`guard::guarded`] asks.
@@ -117,9 +118,8 @@ impl Regions {
         u64::from(lacks) << RIGHTS_AT | number
     }
 
-    /// # Safety
-    /// Until the region is dropped, peers may access the memory, unless it is unmapped: the caller has no reference to it that
-    /// forbids that. `memory` holds it, or the caller keeps it.
+    /// Until the region is dropped, peers may access the memory, unless it is unmapped: the caller has no reference to
+    /// it that forbids that. `memory` owns it, or the caller keeps it mapped.
     unsafe fn show(
         self: &Arc<Self>,
         base: *mut u8,
@@ -157,7 +157,7 @@ impl Regions {
         Ok(unsafe { self.show(base, len, access, rkey, Some(memory)) })
     }
 
-    /// Shows memory of the caller's.
+    /// Registers memory that the caller owns.
     ///
     /// # Safety
     /// As for [`crate::Device::register`].
@@ -172,8 +172,8 @@ impl Regions {
         Ok(unsafe { self.show(base, len, access, self.next_key(access), None) })
     }
 
-    /// Shows memory of the caller's that another device has registered, under that device's key, which no region of this table
-    /// has.
+    /// Registers the caller's memory, which another device has registered, under that device's key. No region of this
+    /// table has that key.
     ///
     /// # Safety
     /// As for [`crate::Device::register`].
@@ -184,7 +184,7 @@ impl Regions {
         access: Access,
         rkey: u64,
     ) -> Result<LocalRegion> {
-        // The other device has found that the memory is mapped.
+        // The other device has checked that the memory is mapped.
         let access = match vma::allowed(base.addr(), len, access) {
             Err(Error::System { .. }) => access,
             allowed => allowed?,
@@ -194,7 +194,7 @@ impl Regions {
     }
 }
 
-/// A region of the table, and its memory if the device allocated it.
+/// A region of the table, with its memory if the device allocated it.
 struct Shown {
     regions: Arc<Regions>,
     rkey: u64,
@@ -202,7 +202,7 @@ struct Shown {
 }
 
 impl Drop for Shown {
-    /// Waits for the access that goes on, if one does; later ones find nothing.
+    /// Waits for an access in progress; later ones find no region.
     fn drop(&mut self) {
         let regions = &self.regions.by_key;
         let mut regions = regions.write().unwrap_or_else(PoisonError::into_inner);

@@ -11,9 +11,10 @@ use super::regions::Regions;
 use super::target::Target;
 use crate::channel::{KnownPeers, Moved, Next, Serve, receive, receive_to, send_parts};
 
-/// So many bytes are received at a time, but for those of a long write.
+/// The size of the buffer for received bytes. The data of long writes bypasses it.
 const SCRATCH: usize = 16 << 10;
-/// So many bytes are received from one connection, or sent to it, before it is the others' turn; of a read's data, up to a piece.
+/// The bytes that are received from or sent to a connection before the others have their turn. Parts of a read may
+/// exceed it by up to a piece.
 const TURN: usize = 256 << 10;
 
 pub(super) struct Serving {
@@ -34,7 +35,7 @@ impl Serving {
 
 pub(super) struct Served {
     target: Target,
-    /// Bytes that were received and not used: a part of a request, or requests behind a read that is being answered.
+    /// Received bytes not used yet: a part of a request, or requests behind a read that is being answered.
     held: Vec<u8>,
 }
 
@@ -68,7 +69,7 @@ impl Serve for Serving {
     }
 }
 
-/// Carries out what has come, and answers, as long as it is this connection's turn.
+/// Carries out received requests and sends answers, as long as it is this connection's turn.
 pub(super) fn serve(
     stream: &TcpStream,
     target: &mut Target,
@@ -80,7 +81,7 @@ pub(super) fn serve(
         if let Some(next) = send_answers(stream, target, &mut turn)? {
             return Ok(next);
         }
-        // What was held up by a read is carried out before more is received.
+        // Requests that a read held up are carried out before more is received.
         let used = target.take(held).ok_or(ErrorKind::InvalidData)?;
         held.drain(..used);
         if target.is_blocked() {
@@ -111,7 +112,7 @@ pub(super) fn serve(
             held.clear();
             held.extend_from_slice(&whole[used..]);
         }
-        // All that had come, most likely.
+        // This was probably all that had arrived.
         if got < room && !target.is_blocked() {
             held.shrink_to(REQUEST);
             target.acknowledge();
@@ -124,7 +125,7 @@ pub(super) fn serve(
     Ok(Next::Ready)
 }
 
-/// Sends answers as far as the socket takes them and it is this connection's turn; `None` if that is all of them.
+/// Sends answers while the socket accepts them and it is this connection's turn. `None` if all are sent.
 fn send_answers(
     stream: &TcpStream,
     target: &mut Target,

@@ -11,50 +11,52 @@ use crate::cross_memory::part;
 use crate::memory::{before_flag, copy};
 use crate::{Access, words};
 
-/// Of a write of which so many bytes are still to come, they are received into the memory itself; reads of as many bytes are
-/// sent from there. Where others look at single words meanwhile, those of shorter ones are whole.
+/// If at least this much of a write is missing, it is received into the target memory itself; reads of this length are
+/// sent from there. Shorter transfers keep words whole, which others may read meanwhile.
 const DIRECT: usize = 16 << 10;
-/// So much of a read is begun at a time, and sent then, whatever becomes of the memory.
+/// The largest part of a read that is begun at a time. A part that is begun is sent in full, even if the memory goes
+/// away.
 const PIECE: usize = 1 << 20;
-/// The end of each read, which is copied, and sent only if all before it was: it completes the read.
+/// The end of each long read, which is copied. It completes the read, and is sent only if everything before it was.
 const COPIED: usize = 4 << 10;
-/// While so much waits to be sent, no further request is carried out.
+/// While this many bytes wait to be sent, no further request is carried out.
 const MOST_ANSWERS: usize = 64 << 10;
-/// So much room for answers is kept for later ones.
+/// This much room for answers is kept for reuse.
 const ROOM: usize = 4 << 10;
 
 pub(super) struct Target {
     regions: Arc<Regions>,
-    /// Of the origin's process.
+    /// The status of the origin's process.
     origin: Arc<Status>,
-    /// The request whose bytes come in, less what has come.
+    /// The request whose payload is arriving, without the part that has arrived.
     incoming: Option<Request>,
-    /// The read that is being answered from the memory itself, but for its end.
+    /// The read that is being answered from the memory itself, except for its end.
     outgoing: Option<Outgoing>,
     phase: Phase,
-    /// Requests that are done, and how many of them the origin has been told of.
+    /// The number of requests that are done, and how many of them the origin has been told of.
     done: u64,
     told: u64,
-    /// Bytes to be sent, of which some have been.
+    /// Bytes to send; the first `sent` of them are sent.
     answers: Vec<u8>,
     sent: usize,
 }
 
 #[derive(Clone, Copy)]
 struct Outgoing {
-    /// Less what has been sent.
+    /// The read, without the part that has been sent.
     request: Request,
-    /// So many bytes of it are due: it has been said that they follow. They are sent behind this part of the answers.
+    /// Bytes of the read that are due: their header says that they follow. They follow the first `behind` bytes of the
+    /// answers.
     due: usize,
     behind: usize,
-    /// So many bytes of the answers follow them: the end of the read.
+    /// Bytes of the answers behind them: the end of the read.
     end: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Serving,
-    /// What still comes is dropped. The origin has been told why, or has said that it sends nothing more.
+    /// Input is dropped. The origin has been told why, or has said that it sends nothing more.
     Over,
 }
 
@@ -73,13 +75,13 @@ impl Target {
         }
     }
 
-    /// Whether no request is carried out until more has been sent.
+    /// Whether requests wait until more answers have been sent.
     pub(super) fn is_blocked(&self) -> bool {
         self.outgoing.is_some() || self.answers.len() - self.sent >= MOST_ANSWERS
     }
 
-    /// Carries out what the bytes ask for. Returns how many are used up: the rest is a part of a request, or has to wait since
-    /// the connection is blocked. `None` if no origin sends this.
+    /// Carries out the requests in `bytes`. Returns how many bytes are used: the rest is a part of a request, or waits
+    /// since the connection is blocked. `None` if no origin sends this.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut used = 0;
         while !self.is_blocked() {
@@ -104,7 +106,7 @@ impl Target {
         Some(used)
     }
 
-    /// How many bytes [`Self::receive`] is to receive next; 0: none, as [`Self::take`] is to have them.
+    /// The bytes that [`Self::receive`] is to receive next; 0 if they are for [`Self::take`].
     pub(super) fn direct(&self) -> usize {
         match self.incoming {
             Some(Request { kind, len, .. }) if kind == Kind::Write && len >= DIRECT as u64 => {
@@ -114,7 +116,7 @@ impl Target {
         }
     }
 
-    /// Calls `receive` with the memory that the next bytes of a write are for. It is not called if the write is refused.
+    /// Calls `receive` with the destination of a write's next bytes, unless the write is refused.
     pub(super) fn receive(
         &mut self,
         receive: impl FnOnce(*mut u8) -> io::Result<Moved>,
@@ -137,7 +139,7 @@ impl Target {
         }
     }
 
-    /// Adds what the origin has not been told of to the answers.
+    /// Adds an answer for the requests that are done and not acknowledged.
     pub(super) fn acknowledge(&mut self) {
         if self.told < self.done {
             self.told = self.done;
@@ -145,19 +147,19 @@ impl Target {
         }
     }
 
-    /// Has the origin know that this process leaves.
+    /// Adds the answer that this process leaves.
     pub(super) fn leave(&mut self) {
         self.answer(Answer::Left);
     }
 
-    /// The origin's connection has ended.
+    /// Called when the origin's connection has ended.
     pub(super) fn ended(&self) {
         if self.phase == Phase::Serving {
             self.origin.becomes(Presence::Gone);
         }
     }
 
-    /// Calls `send` with what is to be sent next, of which it may send a part; `None` if that is nothing.
+    /// Calls `send` with the next bytes to send, of which it may send a part. `None` if there are none.
     pub(super) fn send(
         &mut self,
         send: impl FnOnce(&[libc::iovec]) -> io::Result<Moved>,
@@ -227,7 +229,7 @@ impl Target {
         self.sent += bytes;
     }
 
-    /// Begins the next part of a long read, if nothing of it is due.
+    /// Begins the next part of a long read, if the previous part is sent.
     fn begin_part(&mut self) {
         let Some(Outgoing {
             request, due: 0, ..
@@ -264,7 +266,7 @@ impl Target {
         }
     }
 
-    /// The rest of a read cannot be sent. Zeros stand for what is due of it, and its end is not sent.
+    /// Stops a read whose memory is gone. Zeros replace its due bytes, and its end is not sent.
     fn stop_read(&mut self, refusal: Refusal) {
         if let Some(Outgoing {
             request,
@@ -283,7 +285,7 @@ impl Target {
         self.answers.extend(answer.encode());
     }
 
-    /// Room for so many bytes behind the answers.
+    /// Space for this many bytes behind the answers.
     fn room(&mut self, bytes: usize) -> *mut u8 {
         self.answers.reserve(bytes);
         self.answers.spare_capacity_mut().as_mut_ptr().cast()
@@ -297,7 +299,7 @@ impl Target {
     fn begin(&mut self, request: Request) {
         match request.kind {
             kind if kind.has_payload() => {
-                // Of no bytes, it may still be refused.
+                // A request with no payload may still be refused.
                 self.incoming = Some(request);
                 if request.len == 0 {
                     self.apply(request, &[]);
@@ -316,8 +318,8 @@ impl Target {
         }
     }
 
-    /// Carries out what is there of a request's bytes, and returns how many that is: whole words, where others may look at them
-    /// meanwhile.
+    /// Carries out the part of a request's payload that has arrived. Returns its length. It consists of whole words if
+    /// others may read them meanwhile.
     fn take_payload(&mut self, request: Request, bytes: &[u8]) -> usize {
         let left = usize::try_from(request.len).unwrap_or(usize::MAX);
         let piece = match request.kind {
@@ -335,7 +337,7 @@ impl Target {
         piece
     }
 
-    /// Carries out a part of the request whose bytes come in.
+    /// Carries out a part of the request whose payload is arriving.
     fn apply(&mut self, request: Request, bytes: &[u8]) {
         let begin = self.answers.len();
         let mut old = ptr::null_mut();
@@ -347,7 +349,8 @@ impl Target {
             self.answer(Answer::Data(fetched as u64));
             old = self.room(fetched);
         }
-        // SAFETY: `store` accesses as many bytes as there are, and holds nothing; there is room at `old` where it is needed.
+        // SAFETY: `store` accesses as many bytes as there are, and holds no lock or value to drop; there is room at
+        // `old` where it is needed.
         let applied = unsafe {
             let store = |to: *mut u8| store(&request, to, bytes, old);
             let (len, need) = (request.len, request.kind.need());
@@ -359,13 +362,13 @@ impl Target {
                 self.refuse(request, refusal);
                 return;
             }
-            // SAFETY: `store` has written what was there to the room.
+            // SAFETY: `store` has written the previous numbers to the room.
             Ok(()) => unsafe { self.answers.set_len(self.answers.len() + fetched) },
         }
         self.has_applied(request, bytes.len());
     }
 
-    /// So many more bytes of the request that comes in are where they belong.
+    /// Counts `bytes` more of the request's payload as carried out.
     fn has_applied(&mut self, request: Request, bytes: usize) {
         let left = request.len - bytes as u64;
         match left {
@@ -388,12 +391,12 @@ impl Target {
         let width = request.width.bytes();
         before_flag();
         let change = |at: *mut u8| match request.kind {
-            // SAFETY: a word of a region, which peers access as such.
+            // SAFETY: a word of a region, which peers access by atomics.
             Kind::FetchAdd => unsafe { words::fetch_add(at, width, first) },
             // SAFETY: as above.
             _ => unsafe { words::compare_swap(at, width, first, second) },
         };
-        // SAFETY: `change` accesses the word, and holds nothing.
+        // SAFETY: `change` accesses the word, and holds no lock or value to drop.
         let old = unsafe {
             (self.regions).access(request.at, request.len, width, Access::ATOMIC, change)
         };
@@ -422,13 +425,13 @@ impl Target {
         }
     }
 
-    /// Adds what a short read asks for to the answers.
+    /// Adds the bytes of a short read to the answers.
     fn copy_answer(&mut self, request: Request) -> Result<(), Refusal> {
         let len = request.len as usize;
         let begin = self.answers.len();
         self.answer(Answer::Data(request.len));
         let to = self.room(len);
-        // SAFETY: `copy` reads as many bytes as there is room for, and holds nothing.
+        // SAFETY: `copy` reads as many bytes as there is room for, and holds no lock or value to drop.
         let read = unsafe {
             (self.regions).access(request.at, request.len, len, Access::READ, |from| {
                 copy(to, from, len);
@@ -447,7 +450,7 @@ impl Target {
         self.done += 1;
     }
 
-    /// The value that was asked for says that the request is done, and so all before it.
+    /// The answer with a value implies that this request and all before it are done.
     fn finish_with_value(&mut self) {
         self.finish();
         self.told = self.done;
@@ -462,7 +465,7 @@ impl Target {
     }
 }
 
-/// The result of a call that the kernel accesses memory of a region in, unless that is not mapped.
+/// The result of a call in which the kernel accesses memory of a region; refused if that is not mapped.
 fn mapped<T>(result: io::Result<T>) -> Result<io::Result<T>, Refusal> {
     match result {
         Err(error) if error.raw_os_error() == Some(libc::EFAULT) => Err(Refusal::NotMapped),
@@ -470,7 +473,7 @@ fn mapped<T>(result: io::Result<T>) -> Result<io::Result<T>, Refusal> {
     }
 }
 
-/// The bytes of what a request's payload consists of.
+/// The size of a payload's elements.
 fn unit(request: &Request) -> usize {
     match request.number() {
         Some(number) if matches!(request.kind, Kind::AddNumbers | Kind::FetchAddNumbers) => {
@@ -480,10 +483,11 @@ fn unit(request: &Request) -> usize {
     }
 }
 
-/// Stores bytes, or updates words or numbers by them; `None` if words are not aligned.
+/// Stores bytes, or updates words or numbers with them. `None` if words are misaligned.
 ///
 /// # Safety
-/// `to` is memory of a region, for as many bytes; so is `old` memory of this process, if the request asks for what was there.
+/// `to` is memory of a region, for as many bytes. If the request returns previous numbers, `old` is memory of this
+/// process, for as many bytes.
 unsafe fn store(request: &Request, to: *mut u8, bytes: &[u8], old: *mut u8) -> Option<()> {
     let (from, len) = (bytes.as_ptr(), bytes.len());
     // SAFETY: the caller's promise.
