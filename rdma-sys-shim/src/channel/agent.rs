@@ -24,20 +24,21 @@ use crate::signals::without_signals;
 use crate::system::random;
 use crate::{Error, Result};
 
-/// Connections that are accepted before it is the others' turn.
+/// The most connections that are accepted before others are served.
 const ACCEPTED: u32 = 64;
-/// A process that connects has to prove within this time that it belongs to the job. No more than so many connections without a
-/// proof are kept. While there are so many, others wait to be accepted until the oldest has had the least time for its proof.
+/// A process that connects has to prove within this time that it belongs to the job. At most `MOST_UNPROVEN`
+/// connections without a proof are kept. At that number, new ones are accepted only after the oldest has had
+/// `LEAST_PROOF_TIME`.
 const PROOF_TIME: Duration = Duration::from_secs(5);
 const MOST_UNPROVEN: usize = 256;
 const LEAST_PROOF_TIME: Duration = Duration::from_secs(1);
-/// After accepting has failed, nothing is accepted for so long.
+/// How long nothing is accepted after accepting has failed.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Events that are taken at a time.
+/// The most events that the agent takes at a time.
 const EVENTS: usize = 64;
 
-/// And by a thread that assists, which is to look soon at what it waits for.
+/// The most events that an assisting thread takes at a time, so that it soon checks its own wait again.
 const EVENTS_OF_ASSIST: usize = 4;
 
 const LISTENER: u64 = 0;
@@ -47,39 +48,39 @@ const SERVED: u64 = 3;
 const TIMER: u64 = 4;
 const FIRST: u64 = 5;
 
-/// How those are served that have proven that they are of the job. One thread at a time calls it: the agent's, or one that assists
-/// it.
+/// Serves connections whose peers have proven that they belong to the job. One thread at a time calls it: the agent's,
+/// or one that assists it.
 pub(crate) trait Serve: Send + 'static {
-    /// Whether threads of this process that wait serve peers meanwhile, which spares these the agent's wake-up.
+    /// Whether waiting threads of this process serve peers. Then a request need not wake the agent.
     const ASSISTED: bool = false;
 
-    /// What is kept for a connection.
+    /// The state of a connection.
     type Peer: Send;
 
-    /// A process whose device has this instance has connected.
+    /// Called when a process whose device has instance `origin` has connected.
     fn admit(&mut self, origin: u64) -> Self::Peer;
 
-    /// Does what can be done without waiting. An error ends the connection.
+    /// Does what is possible without waiting. An error ends the connection.
     fn serve(&mut self, stream: &TcpStream, peer: &mut Self::Peer) -> io::Result<Next>;
 
-    /// Has the peer know that this process leaves, when it is served next.
+    /// Prepares the message that this process leaves; the next `serve` sends it.
     fn leave(&mut self, peer: &mut Self::Peer);
 
-    /// Whether nothing waits to be sent.
+    /// Whether everything has been sent.
     fn is_all_sent(peer: &Self::Peer) -> bool;
 
-    /// The connection has ended: by the peer, or by an error.
+    /// Called when the connection has ended: by the peer, or by an error.
     fn ended(&mut self, peer: Self::Peer, error: Option<&io::Error>);
 
-    /// All connections that can go on are about to be served, once each.
+    /// Called before all connections that can go on are served, once each.
     fn begin_round(&mut self) {}
 
-    /// A descriptor that the agent looks at, too.
+    /// Another descriptor for the agent to watch.
     fn watched(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// It is readable, or broken; `Break`: it is not to be looked at any more.
+    /// Called when that descriptor is readable or broken; `Break` ends the watch.
     fn look(&mut self) -> ControlFlow<()> {
         ControlFlow::Break(())
     }
@@ -92,16 +93,16 @@ pub(crate) struct ChannelAgent<S: Serve> {
 }
 
 struct Shared<P> {
-    /// Ends the agent's sleep, so that it looks at the orders.
+    /// Wakes the agent, so that it reads the orders.
     wake: OwnDescriptor<OwnedFd>,
     orders: Mutex<Orders<P>>,
     has_left: Condvar,
 }
 
 struct Orders<P> {
-    /// Connections that this process has made, to be served.
+    /// Connections that this process made and that the agent is to serve.
     adopted: Vec<(Stream, P)>,
-    /// To tell all peers that this process leaves, and whether that is done.
+    /// `leave`: all peers are to be told that this process leaves. `left`: that is done.
     leave: bool,
     left: bool,
     end: bool,
@@ -113,13 +114,13 @@ impl<P> Shared<P> {
     }
 
     fn wake(&self) {
-        // It fails when it has been rung very often, and then it is rung.
+        // The write fails only if the counter is full, which also wakes the agent.
         let _ = rustix::io::write(&*self.wake, &1_u64.to_ne_bytes());
     }
 }
 
 impl<S: Serve> ChannelAgent<S> {
-    /// `own` is this process's.
+    /// `own` is the record of this process.
     pub(crate) fn start(
         listener: OwnDescriptor<TcpListener>,
         own: &Record,
@@ -188,7 +189,7 @@ impl<S: Serve> ChannelAgent<S> {
         })
     }
 
-    /// Serves a connection that this process has made, and on which nobody waits for anything any more.
+    /// Serves a connection that this process has made, once no other thread waits for it.
     #[cfg(feature = "verbs")]
     pub(crate) fn adopt(&self, stream: Stream, peer: S::Peer) {
         self.shared.orders().adopted.push((stream, peer));
@@ -222,7 +223,7 @@ impl<S: Serve> Drop for ChannelAgent<S> {
 struct Connection<P> {
     stream: Stream,
     stage: Stage<P>,
-    /// What the connection waits for.
+    /// The events that the connection waits for.
     awaited: EventFlags,
 }
 
@@ -239,17 +240,17 @@ enum Stage<P> {
     Serving(P),
 }
 
-/// What becomes of a connection.
+/// The next step of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// It waits for the socket.
     Waits(EventFlags),
-    /// It could go on at once, and others are to be served first.
+    /// It can go on at once, but others are served first.
     Ready,
     Ends,
 }
 
-/// What the agent's thread and those that assist it have in common.
+/// The state that the agent's thread shares with assisting threads.
 struct Channel<S: Serve> {
     shared: Arc<Shared<S::Peer>>,
     lending: Arc<Lending>,
@@ -266,15 +267,15 @@ struct Running<S: Serve> {
     service: S,
     connections: HashMap<u64, Connection<S::Peer>>,
     next: u64,
-    /// Those that have proven nothing yet, the oldest first.
+    /// Connections without a proof, oldest first.
     unproven: VecDeque<(u64, Instant)>,
-    /// Those that could go on without an event.
+    /// Connections that can go on without an event.
     ready: Vec<u64>,
-    /// Whether peers are told that this process leaves.
+    /// Whether peers are being told that this process leaves.
     has_left: bool,
-    /// Until when no connection is accepted.
+    /// No connection is accepted until then.
     paused_until: Option<Instant>,
-    /// Given up for a moment when no other descriptor is left.
+    /// Closed for a moment when no other descriptor is free, to refuse a connection.
     spare: Option<OwnDescriptor<OwnedFd>>,
 }
 
@@ -323,7 +324,7 @@ impl<S: Serve> Assisted for Channel<S> {
     }
 
     fn withdraw(&self) {
-        // Whoever serves at this moment may leave something to the agent.
+        // A thread that is serving now may leave connections to the agent.
         if self.lending.withdraw() && self.try_running().is_none_or(|it| !it.ready.is_empty()) {
             self.shared.wake();
         }
@@ -335,7 +336,8 @@ impl<S: Serve> Assisted for Channel<S> {
             return 0;
         };
         let served = running.assist();
-        // The agent does not know of those if it sleeps, and is not to sleep through them.
+        // The agent may be waiting without knowledge of these connections. If it is asleep, they are left to threads
+        // that serve.
         if !running.ready.is_empty() && !self.lending.is_agent_asleep() {
             self.shared.wake();
         }
@@ -351,7 +353,7 @@ impl<S: Serve> Assisted for Channel<S> {
     }
 }
 
-/// Waits for events, for so long at most.
+/// Waits for events, for `limit` at most.
 fn wait<'a>(
     epoll: BorrowedFd<'_>,
     room: &'a mut [MaybeUninit<Event>],
@@ -369,7 +371,7 @@ fn wait<'a>(
 }
 
 impl<S: Serve> Running<S> {
-    /// While the agent is to sleep, those that could go on are left to a thread that serves.
+    /// How long the agent may wait. While it is to sleep, connections that can go on are left to a thread that serves.
     fn longest_sleep(&self) -> Option<Duration> {
         let goes_on = !self.ready.is_empty() && !self.lending.is_agent_asleep();
         let limit = match (goes_on, self.unproven.is_empty()) {
@@ -381,7 +383,7 @@ impl<S: Serve> Running<S> {
         limit.into_iter().chain(paused).min()
     }
 
-    /// Does what has become possible, and says how many connections that concerned; `None` if the agent is to end.
+    /// Handles the events, and returns how many connections that concerned. `None` if the agent is to end.
     fn take(&mut self, events: &[Event]) -> Option<usize> {
         let mut ready = std::mem::take(&mut self.ready);
         for event in events {
@@ -408,7 +410,7 @@ impl<S: Serve> Running<S> {
         Some(count)
     }
 
-    /// Adds those that can be served, at most so many.
+    /// Adds connections with requests, at most `MOST`.
     fn add_requests<const MOST: usize>(&self, ready: &mut Vec<u64>) {
         let mut room = [const { MaybeUninit::uninit() }; MOST];
         let events = match wait(self.lending.served(), &mut room, Some(Duration::ZERO)) {
@@ -427,7 +429,7 @@ impl<S: Serve> Running<S> {
         }
     }
 
-    /// Serves those whose requests have come, and those that could go on. All else is left to the agent.
+    /// Serves connections with requests, and those that can go on. Everything else is left to the agent.
     fn assist(&mut self) -> usize {
         let mut ready = std::mem::take(&mut self.ready);
         self.add_requests::<EVENTS_OF_ASSIST>(&mut ready);
@@ -435,7 +437,7 @@ impl<S: Serve> Running<S> {
             return 0;
         }
         self.service.begin_round();
-        // Who assists looks at what it waits for between few.
+        // Only a few, so that the assisting thread soon checks its own wait again.
         let count = ready.len().min(EVENTS_OF_ASSIST);
         self.ready = ready.split_off(count);
         for token in ready {
@@ -445,7 +447,7 @@ impl<S: Serve> Running<S> {
         count
     }
 
-    /// False if the agent is to end.
+    /// Carries out the orders. False if the agent is to end.
     fn look_at_orders(&mut self) -> bool {
         let _ = rustix::io::read(&*self.shared.wake, &mut [0; 8]);
         let (adopted, leave, end) = {
@@ -479,7 +481,7 @@ impl<S: Serve> Running<S> {
         !end
     }
 
-    /// Ends the wait of [`ChannelAgent::leave`] once nobody has to be told any more.
+    /// Ends the wait of [`ChannelAgent::leave`] once all peers have been told.
     fn note_that_all_are_told(&self) {
         let is_told = |connection: &Connection<S::Peer>| match &connection.stage {
             Stage::Serving(peer) => S::is_all_sent(peer),
@@ -495,7 +497,7 @@ impl<S: Serve> Running<S> {
         }
     }
 
-    /// Accepts no connection for a while.
+    /// Stops accepting connections for a while.
     fn pause_accepting(&mut self) {
         self.paused_until = Some(Instant::now() + PAUSE);
         self.listen_for(EventFlags::empty());
@@ -550,14 +552,14 @@ impl<S: Serve> Running<S> {
         }
     }
 
-    /// Tells the next who connects that there is no descriptor for the connection; false if nobody could be told.
+    /// Tells the next peer that connects that no descriptor is free. False if no peer could be told.
     fn turn_away(&mut self) -> bool {
         if self.spare.take().is_none() {
             return false;
         }
         let told = self.listener.accept().and_then(|(stream, _)| {
             stream.set_nonblocking(true)?;
-            // What is left unread would have the system take the answer back.
+            // With unread input, closing would send a reset, and the peer could lose the answer.
             let _ = receive(&stream, &mut [0; HELLO])?;
             send(&stream, &FULL)
         });
@@ -650,7 +652,8 @@ impl<S: Serve> Running<S> {
         let Some(connection) = self.connections.remove(&token) else {
             return;
         };
-        // A child that is just being forked may have a copy, and then closing this one does neither.
+        // A forked child may have a copy of the descriptor, and then closing ours neither ends the connection nor
+        // removes it from epoll.
         let _ = epoll::delete(connection.epoll(&self.lending), &*connection.stream);
         match connection.stage {
             Stage::Serving(peer) => self.service.ended(peer, error),
@@ -660,7 +663,7 @@ impl<S: Serve> Running<S> {
     }
 }
 
-/// Whether an error of accepting is of the connection that was to be accepted.
+/// Whether a failure to accept concerns only that connection.
 fn is_of_connection(error: &io::Error) -> bool {
     let kinds = [ErrorKind::ConnectionAborted, ErrorKind::Interrupted];
     kinds.contains(&error.kind()) || error.raw_os_error() == Some(libc::EPROTO)
@@ -671,7 +674,7 @@ impl<P> Connection<P> {
         matches!(self.stage, Stage::Serving(_))
     }
 
-    /// Where it is waited for.
+    /// The epoll instance that watches it.
     fn epoll<'a>(&self, lending: &'a Lending) -> BorrowedFd<'a> {
         match self.is_proven() {
             true => lending.served(),
@@ -679,7 +682,7 @@ impl<P> Connection<P> {
         }
     }
 
-    /// Does what can be done without waiting. An error is one of the connection.
+    /// Does what is possible without waiting. An error concerns this connection.
     fn go_on<S: Serve<Peer = P>>(
         &mut self,
         (instance, key, has_left): (u64, &Key, bool),
@@ -733,13 +736,13 @@ impl<P> Connection<P> {
     }
 }
 
-/// Sends so little that the socket has room for it: not more was sent before.
+/// Sends a short message, for which the socket has room: little was sent before.
 fn is_sent(stream: &TcpStream, bytes: &[u8]) -> io::Result<bool> {
     let sent = send(stream, bytes)?;
     Ok(matches!(sent, Moved::Bytes(sent) if sent == bytes.len()))
 }
 
-/// Receives until the message is whole, and no more; `None` once it is.
+/// Receives until the message is complete, and no more; then returns `None`.
 fn fill(stream: &TcpStream, message: &mut [u8], got: &mut usize) -> io::Result<Option<Next>> {
     while *got < message.len() {
         match receive(stream, &mut message[*got..])? {

@@ -23,13 +23,13 @@ impl CallBell {
     pub(super) fn ring(&self) {
         let mut state = self.state();
         state.has_rung = true;
-        // Waking nobody costs a call of the kernel, too.
+        // `notify_all` costs a system call even if no thread sleeps.
         if state.sleepers > 0 {
             self.rung.notify_all();
         }
     }
 
-    /// Sleeps until it has rung since it was asked last, or for `limit`.
+    /// Sleeps until the bell has rung since the last check, or for `limit`.
     pub(super) fn wait(&self, limit: Duration) {
         let mut state = self.state();
         state.sleepers += 1;
@@ -40,7 +40,7 @@ impl CallBell {
         state.sleepers -= 1;
     }
 
-    /// Whether it has rung since this was asked last.
+    /// Whether the bell has rung since the last check.
     pub(super) fn take(&self) -> bool {
         std::mem::take(&mut self.state().has_rung)
     }

@@ -14,21 +14,21 @@ use crate::error::TCP;
 use crate::system::{is_shortage, random};
 use crate::{Error, Result};
 
-/// How one address failed.
+/// Why an attempt to reach one address failed.
 enum Failed {
-    /// Nobody listens there.
+    /// No process listens there.
     Refused,
-    /// Another process than the peer listens there.
+    /// A process other than the peer listens there.
     Other,
-    /// The connection was ended before either side was proven.
+    /// The connection ended before both sides had proven themselves.
     Ended,
-    /// The process that listens there cannot serve more connections.
+    /// The process that listens there has no capacity for more connections.
     Full,
     Call(io::Error),
 }
 
-/// Connects, and proves to the peer that this process is of its job. The peer may take as long as `patience` for each answer.
-/// Errors are of the operation.
+/// Connects, and proves to the peer that this process belongs to its job. The peer may take up to `patience` for each
+/// answer. Errors name the operation.
 pub(crate) fn dial(
     own: &Record,
     peer: &Record,
@@ -49,7 +49,7 @@ pub(crate) fn dial(
                 .to_owned(),
         ));
     }
-    // What is lost is sent again after a second.
+    // TCP sends a lost packet again after a second.
     let limit = (patience / all.len() as u32).max(Duration::from_millis(1500));
     let mut tried = String::new();
     let (mut is_refused, mut is_full) = (true, false);
@@ -82,7 +82,7 @@ pub(crate) fn dial(
         let _ = write!(tried, "{separator}{at}: {why}");
     }
     if is_full {
-        // It may have some later, and says so itself: it is not silent.
+        // It may have a free descriptor later. It answers, so it is not silent.
         return Err(Error::Unreachable {
             device: TCP,
             pid: peer.pid,

@@ -24,7 +24,8 @@ impl fmt::Display for Interface {
     }
 }
 
-/// Those of `all` that peers are told: the first of the interface of this name, or those of all but the loopback.
+/// The interfaces of `all` that are published: the first address of the interface `named`, or the first
+/// `MOST_NETWORKS` addresses other than the loopback's.
 pub(crate) fn published(all: &[Interface], named: &str) -> Result<Vec<Interface>> {
     let most = if named.is_empty() { MOST_NETWORKS } else { 1 };
     let found: Vec<_> = all
@@ -47,8 +48,8 @@ pub(crate) fn published(all: &[Interface], named: &str) -> Result<Vec<Interface>
     Ok(found)
 }
 
-/// The addresses of a peer, as `own` says of this process, in the order in which they are to be tried. Addresses that both
-/// hosts have, as bridges of containers do, lead nowhere unless both are in one namespace.
+/// The addresses of a peer, in the order in which to try them, given our record `own`. An address that both hosts have,
+/// such as that of a container bridge, leads nowhere unless both are in one namespace.
 pub(crate) fn candidates(own: &Record, peer: &Record) -> Vec<IpAddr> {
     let is_same = own.namespace == peer.namespace;
     let is_own = |address| own.networks.iter().any(|one| one.address == address);
@@ -67,7 +68,7 @@ pub(crate) fn candidates(own: &Record, peer: &Record) -> Vec<IpAddr> {
     found
 }
 
-/// The addresses of this machine's interfaces that are up, but for those that have a meaning on one link only.
+/// The addresses of this machine's interfaces that are up, without those that are valid on one link only.
 pub(crate) fn all() -> Result<Vec<Interface>> {
     let mut first = ptr::null_mut();
     // SAFETY: the pointer is to a local, to which the call writes a list.
@@ -80,7 +81,7 @@ pub(crate) fn all() -> Result<Vec<Interface>> {
         // SAFETY: an entry of the list, which is freed below.
         let entry = unsafe { &*next };
         next = entry.ifa_next;
-        // SAFETY: as above; its name is a string, and its addresses are such of their family, or null.
+        // SAFETY: as above; its name is a string, and its addresses are valid for their families, or null.
         found.extend(unsafe { interface(entry) });
     }
     // SAFETY: the list is not used any more.
@@ -89,7 +90,7 @@ pub(crate) fn all() -> Result<Vec<Interface>> {
 }
 
 /// # Safety
-/// The entry is one that getifaddrs returned.
+/// The entry was returned by getifaddrs.
 unsafe fn interface(entry: &libc::ifaddrs) -> Option<Interface> {
     // SAFETY: the caller's promise.
     let (address, mask) = unsafe { (address(entry.ifa_addr)?, address(entry.ifa_netmask)?) };

@@ -14,36 +14,37 @@ use rustix::time::{
 use super::socket::OwnDescriptor;
 use crate::{Error, Result};
 
-/// So often the agent looks whether a thread that serves still does: it may be waiting for something else meanwhile, compute in a
-/// hook of the program, or have lost its processor.
+/// How often the agent checks that a thread which promised to serve still does. The thread may meanwhile wait for
+/// something else, compute in a hook of the program, or have lost its processor.
 const TICK: Duration = Duration::from_millis(1);
 
-/// What the agent waits for, and threads that serve instead of it.
+/// Divides events between the agent and threads that serve in its place.
 pub(super) struct Lending {
-    /// The agent's own: the listener, connections without a proof, orders, the timer, and `served` unless a thread serves.
+    /// The agent's epoll instance: the listener, connections without a proof, orders, the timer, and `served` unless a
+    /// thread serves.
     own: OwnDescriptor<OwnedFd>,
     /// Connections with a proof.
     served: OwnDescriptor<OwnedFd>,
     timer: OwnDescriptor<OwnedFd>,
-    /// Of `served` in `own`.
+    /// The token of `served` in `own`.
     token: u64,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Threads that have said that they serve.
+    /// The number of threads that have promised to serve.
     lenders: usize,
-    /// Requests do not wake the agent.
+    /// Whether requests do not wake the agent.
     is_agent_asleep: bool,
-    /// The timer runs. It may outlast the threads, so that those which serve again soon need not start it.
+    /// Whether the timer runs. It may outlast the threads, so that threads that soon serve again need not start it.
     ticks: bool,
-    /// Since the last tick.
+    /// Whether a thread has served since the last tick.
     has_served: bool,
 }
 
 impl Lending {
-    /// The tokens are those of requests and of the timer in [`own`](Self::own).
+    /// The tokens of requests and of the timer in [`own`](Self::own).
     pub(super) fn new(token: u64, timer_token: u64) -> Result<Self> {
         let failed =
             |call: &'static str| move |errno: rustix::io::Errno| Error::os(call, errno.into());
@@ -79,7 +80,7 @@ impl Lending {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The calling thread is about to serve again and again.
+    /// The calling thread is about to serve repeatedly.
     pub(super) fn lend(&self) {
         let mut state = self.state();
         state.lenders += 1;
@@ -91,7 +92,8 @@ impl Lending {
         }
     }
 
-    /// It will not, for a while; true if no other thread does. What has come by then wakes the agent.
+    /// The calling thread stops serving for a while. True if no other thread serves; then requests wake the agent,
+    /// including those that have arrived.
     pub(super) fn withdraw(&self) -> bool {
         let mut state = self.state();
         state.lenders -= 1;
@@ -101,7 +103,7 @@ impl Lending {
         state.lenders == 0
     }
 
-    /// A thread serves.
+    /// Notes that a thread serves.
     pub(super) fn note_look(&self) {
         self.state().has_served = true;
     }
@@ -110,8 +112,8 @@ impl Lending {
         self.state().is_agent_asleep
     }
 
-    /// The timer has run down. True if no thread has served since it did so before, though one has said that it would: then
-    /// requests wake the agent again, until a thread begins anew.
+    /// Handles a tick of the timer. True if no thread has served since the last tick, though one promised to. Then
+    /// requests wake the agent again, until a thread lends anew.
     pub(super) fn tick(&self) -> bool {
         let _ = rustix::io::read(&*self.timer, &mut [0; 8]);
         let mut state = self.state();
@@ -137,7 +139,7 @@ impl Lending {
         }
     }
 
-    /// Never, if that is zero.
+    /// Sets the timer's interval; zero stops it.
     fn tick_every(&self, state: &mut State, interval: Duration) {
         let interval = Timespec {
             tv_sec: 0,

@@ -15,26 +15,26 @@ use crate::provider::JobSecret;
 use crate::system::{HostIdentity, allow_descriptors, host_name, random};
 use crate::{Error, Result};
 
-/// The interface that the environment names; empty: none.
+/// The interface that the environment names; empty if none.
 pub(crate) fn interface() -> String {
     env::var("TRANSOM_TCP_INTERFACE").unwrap_or_default()
 }
 
-/// A process that listens for peers.
+/// An open listener for peers.
 pub(crate) struct Opened {
     pub(crate) record: Record,
     pub(crate) listener: OwnDescriptor<TcpListener>,
-    /// Whose addresses the record has.
+    /// The interfaces whose addresses are in the record.
     pub(crate) published: Vec<Interface>,
 }
 
-/// Listens at the interface of this name, or at all if it is empty. The record says where, and has an instance and a key that
-/// were never used before. Who connects has to know `secret`, too.
+/// Listens at the interface of this name, or at all if it is empty. The record has the addresses, and a new instance
+/// and key. A process that connects also has to know `secret`.
 pub(crate) fn open(interface: &str, secret: JobSecret) -> Result<Opened> {
     let published = interfaces::published(&interfaces::all()?, interface)?;
     let networks: Vec<_> = published.iter().map(|one| one.network).collect();
     let named = networks.first().filter(|_| !interface.is_empty());
-    // A peer may take two.
+    // Each peer may take two descriptors.
     allow_descriptors();
     let listener = listen(named)?;
     let port = listener
@@ -58,7 +58,7 @@ pub(crate) fn open(interface: &str, secret: JobSecret) -> Result<Opened> {
     })
 }
 
-/// Listens at a port that the system chooses: at all addresses, or at the one of an interface that was named.
+/// Listens at a port that the system chooses: at all addresses, or at that of the named interface.
 fn listen(named: Option<&Network>) -> Result<TcpListener> {
     let wanted = match named {
         Some(network) => vec![network.address],
@@ -86,7 +86,7 @@ fn listen_at(address: IpAddr) -> io::Result<TcpListener> {
     };
     let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     if address.is_ipv6() {
-        // It takes IPv4, too, whatever the system's default is.
+        // Accepts IPv4 too, whatever the system's default is.
         sockopt::set_ipv6_v6only(&socket, false)?;
     }
     bind(&socket, &SocketAddr::new(address, 0))?;

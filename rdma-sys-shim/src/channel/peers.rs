@@ -6,17 +6,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::{Error, Result};
 
-/// What is known of a peer's process, to both sides of its connections.
+/// The state of a peer's process, shared by both sides of its connections.
 #[derive(Debug, Default)]
 pub(crate) struct Status(AtomicU8);
 
-/// What a process has come to.
+/// The state of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Presence {
     Here,
     /// It has closed its device in good order.
     Closed,
-    /// A connection has ended without that.
+    /// A connection has ended without a farewell.
     Gone,
 }
 
@@ -29,7 +29,7 @@ impl Status {
         }
     }
 
-    /// As an endpoint says it, of process `pid` on `host`.
+    /// Fails unless process `pid` on `host` runs, as [`Endpoint::liveness`](crate::Endpoint::liveness) does.
     pub(crate) fn liveness(&self, pid: u32, host: &Arc<str>) -> Result<()> {
         let host = || Some(host.clone());
         match self.presence() {
@@ -39,7 +39,7 @@ impl Status {
         }
     }
 
-    /// The first counts.
+    /// Changes the state. Only the first change counts.
     pub(crate) fn becomes(&self, presence: Presence) {
         let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
         let _ = self
@@ -48,12 +48,12 @@ impl Status {
     }
 }
 
-/// By the instance of their device.
+/// The peers by the instance of their device.
 #[derive(Default)]
 pub(crate) struct KnownPeers(Mutex<HashMap<u64, Arc<Status>>>);
 
 impl KnownPeers {
-    /// The same for all connections with a process, of either direction.
+    /// The same status for all connections with a process, in either direction.
     pub(crate) fn status(&self, instance: u64) -> Arc<Status> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.entry(instance).or_default().clone()

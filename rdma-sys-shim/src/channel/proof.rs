@@ -28,20 +28,20 @@ pub(crate) const HELLO: usize = 24 + NONCE;
 pub(crate) const CHALLENGE: usize = NONCE + TAG;
 pub(crate) const PROOF: usize = TAG;
 
-/// What a target says in place of its message when it has no descriptor for the connection. It proves nothing, and nothing but
-/// the origin's error depends on it.
+/// What a target sends in place of its message when no descriptor is free for the connection. It proves nothing, and
+/// affects only the origin's error.
 pub(super) const FULL: [u8; CHALLENGE] = [0xff; CHALLENGE];
 
 const TARGET: &[u8] = b"target";
 const ORIGIN: &[u8] = b"origin";
 
-/// The target's last message: it knows that the origin knows the key.
+/// The target's last message: it has checked that the origin knows the key.
 pub(crate) const WELCOME: [u8; 8] = *b"welcome\x01";
 
 pub(crate) type Nonce = [u8; NONCE];
 pub(crate) type Hello = [u8; HELLO];
 
-/// What proves that a process is of the job.
+/// Proves that a process belongs to the job.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Key(pub(crate) [u8; KEY]);
 
@@ -52,7 +52,7 @@ impl fmt::Debug for Key {
 }
 
 impl Key {
-    /// The key that processes with this secret prove to each other that they know.
+    /// Derives the key that processes with this secret prove to each other.
     pub(super) fn with(&self, secret: JobSecret) -> Self {
         let mac = Hmac::<Sha256>::new_from_slice(&secret.0).expect("HMAC takes keys of any length");
         Self(mac.chain_update(self.0).finalize().into_bytes().into())
@@ -70,7 +70,7 @@ impl Key {
         self.mac(who, hello, nonce).finalize().into_bytes().into()
     }
 
-    /// Takes the same time whether or not the tag is right.
+    /// Compares in constant time, whether or not the tag is right.
     fn is_tag(&self, tag: &[u8], who: &[u8], hello: &Hello, nonce: &Nonce) -> bool {
         self.mac(who, hello, nonce).verify_slice(tag).is_ok()
     }
@@ -86,16 +86,16 @@ pub(crate) fn hello(target: u64, origin: u64, nonce: &Nonce) -> Hello {
     hello
 }
 
-/// The target's side, once it has answered the origin.
+/// The target's state after it has answered the origin.
 pub(crate) struct Challenge {
     hello: Hello,
     nonce: Nonce,
-    /// The instance of the origin, as it says.
+    /// The instance that the origin claims.
     pub(crate) origin: u64,
 }
 
 impl Challenge {
-    /// Answers the origin's first message. `nonce` is random. `None` if it is none for this target.
+    /// Answers the origin's first message. `nonce` is random. `None` if the message is not for this target.
     pub(crate) fn new(
         hello: &Hello,
         key: &Key,
@@ -117,13 +117,13 @@ impl Challenge {
         Some((challenge, answer))
     }
 
-    /// Whether the origin knows the key.
+    /// Whether the proof shows that the origin knows the key.
     pub(crate) fn is_met(&self, key: &Key, proof: &[u8; PROOF]) -> bool {
         key.is_tag(proof, ORIGIN, &self.hello, &self.nonce)
     }
 }
 
-/// The origin's second message; `None` if the target does not know its key.
+/// The origin's second message; `None` if the answer does not show that the target knows the key.
 pub(crate) fn prove(key: &Key, hello: &Hello, answer: &[u8; CHALLENGE]) -> Option<[u8; PROOF]> {
     let (nonce, tag) = answer.split_first_chunk::<NONCE>()?;
     let is_right = key.is_tag(tag, TARGET, hello, nonce);

@@ -7,7 +7,7 @@ use crate::fields::Fields;
 use crate::provider::JobSecret;
 use crate::{Error, Result};
 
-/// So much of the host's name is kept, and so many addresses, that the record stays within what a bootstrap carries.
+/// The limits of the host's name and of the number of addresses, so that the record fits into what a bootstrap carries.
 pub(crate) const LONGEST_HOST: usize = 48;
 pub(crate) const MOST_NETWORKS: usize = 6;
 
@@ -15,18 +15,18 @@ pub(crate) const MOST_NETWORKS: usize = 6;
 pub(crate) struct Record {
     pub(crate) pid: u32,
     pub(crate) host: String,
-    /// Random, and so another for each device that was ever opened.
+    /// Random, and so different for each device that was ever opened.
     pub(crate) instance: u64,
     pub(crate) key: Key,
-    /// Of this process's job, which its record does not tell; zeros in a peer's.
+    /// The secret of this process's job. The record does not contain it; zeros in a peer's.
     pub(crate) secret: JobSecret,
-    /// The network namespace. Processes of one have the same addresses, and reach each other by any of them.
+    /// The network namespace. Processes in one namespace have the same addresses, and reach each other by any of them.
     pub(crate) namespace: Namespace,
     pub(crate) port: u16,
     pub(crate) networks: Vec<Network>,
 }
 
-/// An address, and how many of its bits name the network that it is on.
+/// An address, and the number of bits that identify its network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Network {
     pub(crate) address: IpAddr,
@@ -47,7 +47,7 @@ impl Network {
     }
 }
 
-/// A network namespace of a boot of a machine.
+/// A network namespace, and the boot of the machine that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Namespace {
     pub(crate) boot: [u8; 16],
@@ -55,7 +55,7 @@ pub(crate) struct Namespace {
 }
 
 impl Record {
-    /// `mark` is the provider's: no address of another device begins like this.
+    /// `mark` identifies the provider: addresses of other devices begin differently.
     pub(crate) fn encode(&self, mark: [u8; 4]) -> Vec<u8> {
         let mut bytes = mark.to_vec();
         bytes.extend(self.pid.to_le_bytes());
@@ -78,7 +78,7 @@ impl Record {
         bytes
     }
 
-    /// The record, and what `more` takes of the bytes behind it, which has to be all.
+    /// Decodes the record, and by `more` all of the bytes behind it.
     pub(crate) fn decode<T>(
         mark: [u8; 4],
         device: &'static str,

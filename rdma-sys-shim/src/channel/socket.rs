@@ -7,12 +7,12 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A bit for each descriptor that is open. Those beyond are kept by children.
+/// A bit for each open descriptor. Forked children keep descriptors beyond the last bit.
 static OPEN: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
 const WORDS: usize = 1 << 10;
 static WATCHES_FORKS: Once = Once::new();
 
-/// A descriptor that forked children give back.
+/// A descriptor that forked children close.
 pub(crate) struct OwnDescriptor<T: AsRawFd>(T);
 
 pub(crate) type Stream = OwnDescriptor<TcpStream>;
@@ -20,7 +20,7 @@ pub(crate) type Stream = OwnDescriptor<TcpStream>;
 impl<T: AsRawFd> OwnDescriptor<T> {
     pub(crate) fn new(inner: T) -> Self {
         WATCHES_FORKS.call_once(|| {
-            // SAFETY: the handler makes calls only that may be made there, and uses atomics.
+            // SAFETY: the handler makes only calls that are allowed there, and uses atomics.
             let rc = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
             if rc != 0 {
                 tracing::warn!(
@@ -57,9 +57,9 @@ fn place(fd: RawFd) -> Option<(&'static AtomicU64, u64)> {
     Some((OPEN.get(fd / 64)?, 1 << (fd % 64)))
 }
 
-/// Puts another file in the place of each, so that whoever drops a copy of the owner closes that.
+/// Replaces the file of each such descriptor, so that dropping a copy of the owner closes the replacement.
 extern "C" fn in_child() {
-    // SAFETY: calls on descriptors only. Those that are replaced are of owners here, and nobody in the child uses them.
+    // SAFETY: only calls on descriptors. The replaced ones belong to owners here, and nothing in the child uses them.
     unsafe {
         let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
         if null < 0 {

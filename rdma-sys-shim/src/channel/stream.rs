@@ -9,19 +9,20 @@ use rustix::net::sockopt;
 
 use crate::cross_memory::part;
 
-/// A peer whose host does not answer for so long is gone: its host is, or the way to it.
+/// If a peer's host does not answer for this time, the host is gone, or the way to it is broken.
 pub(crate) const SILENCE: Duration = Duration::from_secs(5);
-/// A connection on which an answer is awaited is tried when nothing has come for so long; then once a second, so many times.
+/// On a connection that awaits an answer, keepalive probes start after this time without input: once a second, `TRIES`
+/// times.
 const AWAITED: Duration = Duration::from_secs(2);
 const TRIES: u32 = 3;
-/// By as much may the kernel err that counts ticks.
+/// The possible error of the kernel's times, which are in ticks.
 const TICK: Duration = Duration::from_millis(20);
-/// Likewise one on which none is awaited, by its origin, and later by its target. Each try is two packets, and a host may have
-/// tens of thousands of connections; firewalls forget those that are idle for some minutes.
+/// As `AWAITED`, without an awaited answer: on the origin's side; later on the target's. Each probe is two packets, and
+/// a host may have tens of thousands of connections; firewalls forget those that are idle for some minutes.
 const IDLE: Duration = Duration::from_secs(60);
 const IDLE_AT_TARGET: Duration = Duration::from_secs(90);
 
-/// What a socket took or gave.
+/// The result of sending or receiving on a socket.
 #[derive(Debug)]
 pub(crate) enum Moved {
     Bytes(usize),
@@ -38,7 +39,7 @@ pub(crate) enum Side {
     Target,
 }
 
-/// Has the stream not wait, and notice a peer that is gone while nothing is sent.
+/// Makes the stream nonblocking, and lets it detect a dead peer while nothing is sent.
 pub(crate) fn prepare(stream: &TcpStream, side: Side) -> io::Result<()> {
     stream.set_nonblocking(true)?;
     stream.set_nodelay(true)?;
@@ -53,19 +54,19 @@ pub(crate) fn prepare(stream: &TcpStream, side: Side) -> io::Result<()> {
     Ok(())
 }
 
-/// How long the peer's kernel has been silent, as the origin finds when it looks.
+/// How long the peer's kernel has been silent, measured when the origin checks.
 #[derive(Default)]
 pub(crate) struct Silence {
-    /// When something was first seen under way of which nothing has been acknowledged since.
+    /// The time of the first check that found data under way, with no acknowledgement since.
     since: Option<Instant>,
-    /// Whether an answer was awaited at the last look.
+    /// Whether an answer was awaited at the last check.
     is_awaited: bool,
 }
 
 impl Silence {
-    /// Whether the kernel has left what was sent without an answer for [`SILENCE`]. If nothing is under way while an answer is
-    /// awaited, has the connection tried soon. `TCP_USER_TIMEOUT` will not do: it also ends connections to a process that
-    /// receives nothing while it computes, whose kernel answers.
+    /// Whether the kernel has left sent data unacknowledged for [`SILENCE`]. If nothing is under way while an answer is
+    /// awaited, makes keepalive probes start soon. `TCP_USER_TIMEOUT` does not fit: it also ends connections to a
+    /// process that receives nothing while it computes, though its kernel answers.
     pub(crate) fn lasts(&mut self, stream: &TcpStream, is_awaited: bool) -> bool {
         if self.is_awaited != is_awaited {
             self.awaits(stream, is_awaited);
@@ -74,7 +75,7 @@ impl Silence {
         self.has_lasted(is_under_way, since_answer, Instant::now())
     }
 
-    /// No answer is awaited any more.
+    /// Ends the wait for an answer.
     pub(crate) fn rests(&mut self, stream: &TcpStream) {
         if self.is_awaited {
             self.awaits(stream, false);
@@ -84,12 +85,12 @@ impl Silence {
     #[cold]
     fn awaits(&mut self, stream: &TcpStream, is_awaited: bool) {
         let idle = if is_awaited { AWAITED } else { IDLE };
-        // If this is refused, death is noticed later.
+        // If the system refuses this, death is detected later.
         let _ = sockopt::set_tcp_keepidle(stream, idle);
         self.is_awaited = is_awaited;
     }
 
-    /// A connection that was idle has had no answer for long, which says nothing of what was sent just now.
+    /// For an idle connection, a long time since the last answer says nothing about data sent just now.
     fn has_lasted(&mut self, is_under_way: bool, since_answer: Duration, now: Instant) -> bool {
         let since = self
             .since
@@ -104,7 +105,7 @@ impl Silence {
     }
 }
 
-/// Whether something is not acknowledged, and for how long nothing was.
+/// Whether data is unacknowledged, and the time since the last acknowledgement.
 fn unanswered(stream: &TcpStream) -> (bool, Duration) {
     // SAFETY: zeroes are a valid record.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
@@ -120,12 +121,12 @@ fn unanswered(stream: &TcpStream) -> (bool, Duration) {
         )
     };
     let since_answer = Duration::from_millis(info.tcpi_last_ack_recv.into());
-    // Where the peer takes no more, or an answer is awaited, the kernel sends probes alone.
+    // If the peer accepts no more data, or an answer is awaited, the kernel sends only probes.
     let is_under_way = info.tcpi_unacked > 0 || info.tcpi_probes > 0;
     (rc == 0 && is_under_way, since_answer)
 }
 
-/// Reads from a stream that waits, until then. The limit of a single call begins anew after each signal.
+/// Reads from a blocking stream until a deadline. The limit of a single call would restart after each signal.
 pub(crate) struct Until<'a>(pub(crate) &'a TcpStream, pub(crate) Instant);
 
 impl Read for Until<'_> {
@@ -143,14 +144,14 @@ impl Read for Until<'_> {
 /// Sends as much of the parts as the socket takes.
 ///
 /// # Safety
-/// The parts may be read. Where others change them meanwhile, any bytes may be sent; where one is not mapped, the error is
+/// The parts may be read. If others change them meanwhile, any bytes may be sent; if one is not mapped, the error is
 /// `EFAULT`.
 pub(crate) unsafe fn send_parts(stream: &TcpStream, parts: &[libc::iovec]) -> io::Result<Moved> {
     // SAFETY: zeroes are a valid message.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = parts.as_ptr().cast_mut();
     message.msg_iovlen = parts.len() as _;
-    // A process that does not ignore SIGPIPE is not to end by it.
+    // MSG_NOSIGNAL: SIGPIPE must not kill a process that does not ignore it.
     // SAFETY: the kernel reads the list and the parts, as the caller allows.
     let sent = unsafe { libc::sendmsg(stream.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) };
     moved(sent)
@@ -164,7 +165,7 @@ pub(crate) fn send(stream: &TcpStream, bytes: &[u8]) -> io::Result<Moved> {
 /// Receives at most `len` bytes.
 ///
 /// # Safety
-/// The memory may be written to. Where it is not mapped, the error is `EFAULT`.
+/// The memory may be written to. If it is not mapped, the error is `EFAULT`.
 pub(crate) unsafe fn receive_to(stream: &TcpStream, to: *mut u8, len: usize) -> io::Result<Moved> {
     if len == 0 {
         return Ok(Moved::Nothing);
@@ -182,7 +183,7 @@ pub(crate) fn receive(stream: &TcpStream, to: &mut [u8]) -> io::Result<Moved> {
     unsafe { receive_to(stream, to.as_mut_ptr(), to.len()) }
 }
 
-/// What a call that returns this has done.
+/// Interprets the return value of a send or receive call.
 fn moved(returned: isize) -> io::Result<Moved> {
     if let Ok(bytes) = usize::try_from(returned) {
         return Ok(Moved::Bytes(bytes));
