@@ -3,14 +3,14 @@
 use crate::fields::Fields;
 use crate::{Error, RemoteAddress, Result};
 
-/// No address of another device begins like this. The last byte counts versions of the protocol.
+/// Addresses of other devices begin differently. The last byte is the version of the protocol.
 const MARK: [u8; 4] = *b"tAA\x01";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AgentAtomicsAddress {
-    /// What peers' trailing reads read.
+    /// The memory that peers' trailing reads read.
     pub(super) trailing: RemoteAddress,
-    /// Its address on the device that writes and reads, and on tcp.
+    /// The address on the device that writes and reads, and the one on tcp.
     pub(super) data: Vec<u8>,
     pub(super) atomics: Vec<u8>,
 }

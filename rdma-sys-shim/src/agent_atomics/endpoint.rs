@@ -11,7 +11,7 @@ use crate::{
     Result, Ticket, Update, Via, Width,
 };
 
-/// A wait spins so often, gives the processor to others for so long, and then sleeps for so long at a time.
+/// A wait spins this often, then yields for a time, and then sleeps for short intervals.
 const SPINS: u32 = 64;
 const YIELDING: Duration = Duration::from_millis(1);
 const SLEEP: Duration = Duration::from_micros(50);
@@ -19,18 +19,18 @@ const SLEEP: Duration = Duration::from_micros(50);
 pub(super) struct AgentAtomicsEndpoint {
     data: Arc<dyn Endpoint>,
     atomics: Arc<dyn Endpoint>,
-    /// Held while something is posted, so that operations of one device are complete before the other gets any.
+    /// Locked while an operation is posted, so that operations of one device are complete before the other gets any.
     posting: Mutex<()>,
     order: Mutex<Order>,
-    /// What trailing reads read, and where to.
+    /// The source of trailing reads, and their destination.
     trailing: RemoteAddress,
     unused: Unused,
 }
 
-/// Eight bytes that trailing reads write, and that nobody looks at.
+/// Eight bytes that trailing reads write and nothing reads.
 struct Unused(*mut u64);
 
-// SAFETY: the pointer is only given to trailing reads, of which one at a time is under way.
+// SAFETY: the pointer is only given to trailing reads, and at most one is under way.
 unsafe impl Send for Unused {}
 // SAFETY: as above.
 unsafe impl Sync for Unused {}
@@ -62,7 +62,7 @@ impl AgentAtomicsEndpoint {
         }
     }
 
-    /// Returns once nothing is under way on the other device. Nobody else posts until the guard is dropped.
+    /// Waits until nothing is under way on the other device. No other thread posts until the guard is dropped.
     fn turn_to(&self, which: Which) -> Result<MutexGuard<'_, ()>> {
         let posting = self.posting.lock().unwrap_or_else(PoisonError::into_inner);
         let (present, last) = {
@@ -76,7 +76,7 @@ impl AgentAtomicsEndpoint {
         Ok(posting)
     }
 
-    /// Posts an operation to a device. `writes`: it is a write.
+    /// Posts an operation to a device. `writes`: the operation is a write.
     fn post(
         &self,
         which: Which,
@@ -105,8 +105,8 @@ impl AgentAtomicsEndpoint {
             })
     }
 
-    /// As [`Endpoint::completed`], of data. A complete write is in the peer's device, and in its memory once a read behind it is
-    /// complete.
+    /// As [`Endpoint::completed`], for data. A completed write has reached the peer's device. It has reached the memory
+    /// once a later read is complete.
     fn data_completed(&self, order: &mut Order, ticket: Ticket) -> Result<bool> {
         loop {
             if let Some(read) = order.trailing_read() {
@@ -122,7 +122,7 @@ impl AgentAtomicsEndpoint {
                 return self.data.completed(order.of_device(ticket));
             }
             let (to, len) = (self.unused.0.cast(), size_of::<u64>());
-            // SAFETY: no other trailing read is under way, and `drop` gives the bytes back only where none is.
+            // SAFETY: no other trailing read is under way, and `drop` frees the bytes only if none is.
             let posted = unsafe { (self.data).transfer(Direction::Read, to, len, self.trailing)? };
             order.has_posted_trailing_read(posted);
         }
@@ -152,13 +152,13 @@ impl AgentAtomicsEndpoint {
         Ok(())
     }
 
-    /// Whether all that was posted is complete, or has failed, or is for a peer that is not there.
+    /// Whether all posted operations are complete or have failed, or the peer does not run.
     pub(super) fn is_drained(&self) -> bool {
         let last = self.order().last();
         self.completed(last).unwrap_or(true) || self.liveness().is_err()
     }
 
-    /// Waits for [`Self::is_drained`]. False if it takes until after `end`.
+    /// Waits for [`Self::is_drained`]. False if that takes longer than until `end`.
     pub(super) fn drain(&self, end: Instant) -> bool {
         while !self.is_drained() && self.intact().is_ok() {
             if Instant::now() > end {
@@ -174,9 +174,9 @@ impl Drop for AgentAtomicsEndpoint {
     fn drop(&mut self) {
         let order = self.order.get_mut();
         let order = order.unwrap_or_else(PoisonError::into_inner);
-        // A trailing read that is under way may still write its bytes: they are leaked then.
+        // A pending trailing read may still write its bytes; then they are leaked.
         if order.trailing_read().is_none() {
-            // SAFETY: `new` took it out of a box, and nobody uses it any more.
+            // SAFETY: `new` took the pointer out of a box, and nothing uses it any more.
             drop(unsafe { Box::from_raw(self.unused.0) });
         }
     }
@@ -242,7 +242,7 @@ impl Endpoint for AgentAtomicsEndpoint {
         values: *const u8,
         count: usize,
     ) -> Result<Ticket> {
-        // A region of no bytes is unknown to the agent.
+        // The agent does not know regions of no bytes.
         if count == 0 {
             return Ok(Ticket::DONE);
         }
@@ -279,7 +279,7 @@ impl Endpoint for AgentAtomicsEndpoint {
             }
             (order.which(), order.of_device(ticket))
         };
-        // By now the other device may be the present one. Then this operation is complete.
+        // By now the other device may be the present one. Then this operation is complete, so any answer is right.
         self.device(which).released(of_device)
     }
 
@@ -298,11 +298,11 @@ impl Endpoint for AgentAtomicsEndpoint {
         Ok(is_complete)
     }
 
-    /// Of the device that has something under way. That the other one has failed is told once nothing is: an error says that
-    /// no operation uses memory any more.
+    /// Checks the device that has operations under way, and the other one only when none are: after an error, no
+    /// operation may use memory any more.
     fn intact(&self) -> Result<()> {
         let (other, last) = {
-            // Held, so that the present device stays that.
+            // Locked, so that the present device stays the same.
             let order = self.order();
             self.device(order.which()).intact()?;
             (order.which().other(), order.last())
@@ -328,7 +328,7 @@ impl Endpoint for AgentAtomicsEndpoint {
         self.data.map(region)
     }
 
-    /// A process that closes its device says so over both. It may be gone before the second one has heard of it.
+    /// A process that closes its device tells peers over both. It may be gone before the second one has learned of it.
     fn liveness(&self) -> Result<()> {
         match (self.atomics.liveness(), self.data.liveness()) {
             (_, Err(closed @ Error::PeerClosed { .. })) => Err(closed),

@@ -25,19 +25,19 @@ use crate::provider::JobSecret;
 use crate::tcp::{self, TcpDevice};
 use crate::{Access, Capabilities, Device, Endpoint, LocalRegion, Mapping, Result, Usage};
 
-/// For how long a device that is closed waits for what was posted: as long as tcp takes to find that a host is gone, and more.
+/// How long `close` waits for posted operations: longer than tcp takes to find that a host is gone.
 const DRAIN: Duration = Duration::from_secs(10);
 
 pub(crate) struct WithAgentAtomics {
     data: Arc<dyn Device>,
     atomics: TcpDevice,
     capabilities: Capabilities,
-    /// What peers' trailing reads read.
+    /// The memory that peers' trailing reads read.
     trailing: LocalRegion,
     endpoints: Mutex<Vec<Weak<AgentAtomicsEndpoint>>>,
 }
 
-/// What a device with these capabilities can do together with tcp.
+/// The capabilities of a device with these capabilities together with tcp.
 pub(crate) fn capabilities(data: &Capabilities) -> Capabilities {
     Capabilities {
         atomic_domain: tcp::CAPABILITIES.atomic_domain,
@@ -64,19 +64,19 @@ impl WithAgentAtomics {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Shows memory that the other device has registered to the agent's peers, too.
+    /// Registers memory of the other device also with the agent.
     ///
     /// # Safety
     /// As for [`Device::register`]; `registered` keeps the memory if the device allocated it.
     unsafe fn show(&self, registered: LocalRegion, access: Access) -> Result<LocalRegion> {
         let (base, len, remote) = (registered.base(), registered.len(), registered.remote());
-        // There are no words in no bytes, and no key is sure to be its own.
+        // Empty memory has no words, and its key may not be unique.
         if len == 0 {
             return Ok(registered);
         }
         // SAFETY: the caller's promise.
         let shown = unsafe { self.atomics.register_as(base, len, access, remote.rkey)? };
-        // The key is the agent's for no longer than it is the device's: what comes first is dropped first.
+        // The key must be the agent's no longer than the device's: the first of the pair is dropped first.
         Ok(LocalRegion::new(base, remote, (shown, registered)))
     }
 }
@@ -140,10 +140,10 @@ impl Device for WithAgentAtomics {
         self.data.accompany(mapping)
     }
 
-    /// Either device tells peers that this process leaves, who take it that nothing is under way over the other one.
+    /// If either device tells peers that this process leaves, they assume that nothing is under way over the other one.
     fn close(&self) {
         let endpoints: Vec<_> = self.endpoints().iter().filter_map(Weak::upgrade).collect();
-        // All are asked before one is waited for, so that many that are gone take no longer.
+        // All endpoints are asked before the wait for one, so that many dead peers do not prolong it.
         for endpoint in &endpoints {
             endpoint.is_drained();
         }

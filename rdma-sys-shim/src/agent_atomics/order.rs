@@ -9,10 +9,10 @@ use crate::Ticket;
 /// One of the two devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Which {
-    /// The one that writes and reads.
+    /// The device that writes and reads.
     #[default]
     Data,
-    /// The agent's.
+    /// The device with the agent.
     Atomics,
 }
 
@@ -25,24 +25,24 @@ impl Which {
     }
 }
 
-/// A read behind writes, by which they are known to be in the target's memory.
+/// A read behind writes; when it is complete, the writes are in the target's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TrailingRead {
-    /// The device's.
+    /// The device's ticket of the read.
     pub(super) ticket: Ticket,
-    /// The last of our tickets before it.
+    /// The last of our tickets before the read.
     behind: u64,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Order {
     which: Which,
-    /// The last ticket that was given out, and the last one of which it is known that it and all before it are complete.
+    /// The last ticket that was given out. `complete`: the last one up to which all are known to be complete.
     last: u64,
     complete: u64,
-    /// The newest ticket of either device.
+    /// The newest ticket of each device.
     newest: [u64; 2],
-    /// By so much our tickets are ahead of the present device's.
+    /// The difference between our tickets and those of the present device.
     ahead: u64,
     /// The first write that was posted after the last trailing read.
     unread: Option<u64>,
@@ -67,12 +67,12 @@ impl Order {
         self.complete = self.complete.max(ticket.0);
     }
 
-    /// What the present device calls a ticket that is not complete.
+    /// The present device's ticket for an incomplete ticket of ours.
     pub(super) fn of_device(&self, ticket: Ticket) -> Ticket {
         Ticket(ticket.0.wrapping_sub(self.ahead))
     }
 
-    /// From here on operations are posted to this device. Those before are complete.
+    /// Directs later operations to this device. Earlier ones are complete.
     pub(super) fn turn_to(&mut self, which: Which) {
         debug_assert_eq!(self.complete, self.last);
         self.which = which;
@@ -80,9 +80,9 @@ impl Order {
         self.unread = None;
     }
 
-    /// Takes note of what the present device has taken, and returns our ticket.
+    /// Notes a ticket of the present device, and returns ours.
     pub(super) fn has_posted(&mut self, ticket: Ticket, writes: bool) -> Ticket {
-        // It is complete already.
+        // The operation is already complete.
         if ticket == Ticket::DONE {
             return ticket;
         }
@@ -96,12 +96,12 @@ impl Order {
         Ticket(ours)
     }
 
-    /// Whether the operation is, or is behind, a write that still needs a trailing read.
+    /// Whether this operation, or one before it, is a write that still needs a trailing read.
     pub(super) fn needs_trailing_read(&self, ticket: Ticket) -> bool {
         self.unread.is_some_and(|first| first <= ticket.0)
     }
 
-    /// A trailing read was posted.
+    /// Notes that a trailing read was posted.
     pub(super) fn has_posted_trailing_read(&mut self, ticket: Ticket) {
         let newest = &mut self.newest[Which::Data as usize];
         *newest = ticket.0.max(*newest);

@@ -6,10 +6,10 @@ const VARIABLE: &str = "TRANSOM_RDMA_ATOMICS";
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum AtomicsSetting {
-    /// The device where all ranks' devices have atomics, else the agent.
+    /// The device if the devices of all ranks have atomics, otherwise the agent.
     #[default]
     Automatic,
-    /// The device. One without atomics is refused.
+    /// The device. A device without atomics is refused.
     Device,
     /// The agent.
     Agent,
