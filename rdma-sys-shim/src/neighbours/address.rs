@@ -4,13 +4,13 @@ use super::setting::{Setting, VARIABLE};
 use crate::fields::Fields;
 use crate::{Error, Result};
 
-/// No address of another device begins like this.
+/// Addresses of other devices begin differently.
 const MAGIC: [u8; 3] = *b"tNA";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NeighbourAddress {
     pub(super) setting: Setting,
-    /// Where neighbours find its memory; empty: nowhere.
+    /// Where neighbours find its memory; empty if they cannot.
     pub(super) memory: Vec<u8>,
     /// Its address on the device.
     pub(super) device: Vec<u8>,

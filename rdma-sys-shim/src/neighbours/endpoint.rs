@@ -12,10 +12,10 @@ use crate::{
 pub(super) struct MappingEndpoint {
     neighbour: SoftEndpoint,
     device: Arc<dyn Device>,
-    /// The peer's, on the device.
+    /// The peer's address on the device.
     address: Vec<u8>,
     connected: OnceLock<Arc<dyn Endpoint>>,
-    /// Held while the device connects: one peer is connected to once.
+    /// Locked while the device connects: there is one connection to a peer.
     connecting: Mutex<()>,
 }
 
@@ -62,7 +62,7 @@ impl MappingEndpoint {
 
 impl Endpoint for MappingEndpoint {
     fn map(&self, region: &RemoteRegion) -> Result<Option<Mapping>> {
-        // What cannot be mapped is reached by the device, which says what is wrong with it.
+        // The device accesses memory that cannot be mapped, and reports what is wrong with it.
         let mapped = self.neighbour.map_by_place(region).unwrap_or_else(|error| {
             tracing::warn!(%error, "memory of a rank of this host is reached by the device");
             None
@@ -150,7 +150,7 @@ impl Endpoint for MappingEndpoint {
         self.by_device()?.store(at, old, new)
     }
 
-    // Who has no connection has posted nothing.
+    // Without a connection, nothing was posted.
 
     fn released(&self, ticket: Ticket) -> Result<bool> {
         let connected = self.connected.get();

@@ -19,13 +19,13 @@ pub(crate) use setting::Setting;
 use crate::soft::{SoftDevice, SoftEndpoint};
 use crate::{Access, Capabilities, Device, Endpoint, LocalRegion, Nearest, Result, Usage};
 
-/// A device, with memory that neighbours map.
+/// A device, and memory that neighbours map.
 pub(crate) struct WithNeighbours {
     device: Arc<dyn Device>,
-    /// None where neighbours are not to be mapped, or the system keeps them from it.
+    /// `None` if neighbours are not to be mapped, or the system prevents it.
     memory: Option<SoftDevice>,
     setting: Setting,
-    /// How many peers were found to be neighbours.
+    /// How many peers are neighbours.
     found: AtomicU32,
 }
 
@@ -48,8 +48,8 @@ impl WithNeighbours {
         }
     }
 
-    /// The process that published `address`, if its memory is to be mapped. One of this host that is gone is an error: the
-    /// device would only wait for it.
+    /// The process that published `address`, if its memory is to be mapped. A process of this host that is gone is an
+    /// error: the device would wait for it in vain.
     fn neighbour(&self, address: &NeighbourAddress) -> Result<Option<SoftEndpoint>> {
         let Some(own) = self.memory.as_ref().filter(|_| !address.memory.is_empty()) else {
             return Ok(None);
@@ -121,8 +121,7 @@ impl Device for WithNeighbours {
         };
         let allocated = memory.allocate(len, align)?;
         let base = allocated.base();
-        // SAFETY: the memory goes into the region, and is given back after it is deregistered; nobody has a
-        // reference to it.
+        // SAFETY: the memory goes into the region, and is freed after it is deregistered; nobody has a reference to it.
         let registered = unsafe { self.device.register(base, len, Access::ALL)? };
         let remote = registered.remote();
         Ok(LocalRegion::new(base, remote, (registered, allocated)))
@@ -135,7 +134,7 @@ impl Device for WithNeighbours {
 
     fn close(&self) {
         self.device.close();
-        // What was stored has arrived.
+        // The device has delivered all stores.
         if let Some(memory) = &self.memory {
             memory.close();
         }

@@ -8,17 +8,17 @@ pub(crate) const VARIABLE: &str = "TRANSOM_NEIGHBOURS";
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Setting {
-    /// All that can.
+    /// All pairs that can be mapped.
     #[default]
     On = 1,
-    /// None.
+    /// No pair.
     Off,
-    /// Every other pair, for tests: so those that do and those that do not work on the same words.
+    /// About half of the pairs, for tests: so mapped and unmapped access use the same words.
     Some,
 }
 
 impl Setting {
-    /// In their order, with their names.
+    /// In the order of their numbers, with their names.
     const ALL: [(Self, &str); 3] = [(Self::On, "on"), (Self::Off, "off"), (Self::Some, "some")];
     pub(crate) fn from_env() -> Result<Self> {
         Self::parse(std::env::var_os(VARIABLE).map(|value| value.to_string_lossy().into_owned()))
@@ -47,13 +47,13 @@ impl Setting {
         all.find(|&setting| setting as u8 == byte)
     }
 
-    /// Whether these two processes are neighbours, if they can be: the same from either side.
+    /// Whether these two processes are neighbours, if they can be. Both sides get the same answer.
     pub(super) fn takes(self, pids: [u32; 2]) -> bool {
         match self {
             Self::On => true,
             Self::Off => false,
             Self::Some => {
-                // Neighbouring numbers, as ranks have, are to give either answer.
+                // Neighbouring process numbers, such as those of ranks, must give both answers.
                 let mixed = |pid: u32| pid.wrapping_mul(0x9e37_79b9).rotate_left(11);
                 (mixed(pids[0]) ^ mixed(pids[1]))
                     .count_ones()
