@@ -12,7 +12,7 @@ use super::settings::Settings;
 use crate::Result;
 use crate::rdma::{self, Choice, Gid};
 
-/// The length of an atomic's answer.
+/// The length of an atomic's result.
 const WORD: usize = 8;
 
 pub(super) struct Adapter {
@@ -24,10 +24,11 @@ pub(super) struct Adapter {
     pub(super) rings: Arc<Rings>,
     pub(super) settings: Settings,
     pub(super) trouble: Arc<Trouble>,
-    /// Whether a fence puts a request behind reads. soft-RoCE of Linux 6.1 forgets some that carry one: those that
-    /// have to be sent again, which wait for themselves then, and those whose wait begins just as the read is answered.
+    /// Whether a fence orders a request after earlier reads. soft-RoCE of Linux 6.1 loses some fenced requests: those
+    /// that it has to send again, which then wait for themselves, and those that begin to wait just as the read is
+    /// answered.
     pub(super) has_fences: bool,
-    /// Where the answers to atomics arrive that nobody reads.
+    /// The destination of atomic results that nobody reads.
     pub(super) nowhere: Pinned,
 }
 
@@ -43,9 +44,9 @@ impl Adapter {
                 gid: Gid::from(gid),
             })
         };
-        // On InfiniBand the first GID is there always, shown or not.
+        // On InfiniBand, the first GID always exists, whether shown or not.
         let first = read(choice.gid_index().unwrap_or(0))?;
-        // It may have gone since it was chosen. The first one will do for most peers.
+        // It may have gone since it was chosen. The first GID is enough for most peers.
         let second = choice.second_gid.as_ref();
         let second = second.and_then(|entry| read(entry.index).ok());
         let second = second.filter(|second| !second.gid.is_unspecified());
@@ -89,8 +90,8 @@ impl Adapter {
         })
     }
 
-    /// What is wrong with this process's own queue pair or port, if anything: as the device reported
-    /// it, or as it is found now, since requests may fail before the report.
+    /// What is wrong with this process's own queue pair or port, if anything. It checks the device's reports and the
+    /// present state, since requests may fail before the report.
     #[cold]
     pub(super) fn find_trouble(&self, pair: u32) -> Option<Fault> {
         if let Some(reported) = self.trouble.of(pair) {
@@ -104,7 +105,7 @@ impl Adapter {
         Some(Fault::Port(found.into()))
     }
 
-    /// Reads and atomics that one connection may have under way, from here and to here.
+    /// The limits of reads and atomics under way on one connection: from here, and to here.
     pub(super) fn max_reads(&self) -> (u8, u8) {
         let limits = self.context.attributes();
         let byte = |limit: i32| limit.clamp(1, 128) as u8;

@@ -29,7 +29,7 @@ pub(crate) struct VerbsDevice {
     has_atomics: bool,
     adapter: Arc<Adapter>,
     endpoints: Endpoints,
-    // Dropped, and its thread joined, before the queue pairs go.
+    // Its drop joins its thread, and must come before that of the queue pairs.
     connector: Connector,
 }
 
@@ -48,7 +48,7 @@ impl Endpoints {
 }
 
 impl VerbsDevice {
-    /// Opens a device's port. `data_only`: its atomics are not used.
+    /// Opens a device's port. `data_only`: the device's atomics are not used.
     pub(crate) fn open(choice: Choice, secret: JobSecret, data_only: bool) -> Result<Self> {
         let settings = Settings::from_env()?;
         let adapter = Adapter::open(&choice, settings)?;
@@ -91,7 +91,7 @@ impl VerbsDevice {
         Ok(device)
     }
 
-    /// Whether its atomics are used. Else it is for writes and reads only.
+    /// Whether the device's atomics are used. Otherwise it is for writes and reads only.
     pub(crate) fn has_atomics(&self) -> bool {
         self.has_atomics
     }
@@ -121,7 +121,7 @@ impl Device for VerbsDevice {
     }
 
     fn usage(&self) -> Option<Usage> {
-        // Not under the lock, which those who connect need: an endpoint may be busy.
+        // Without the lock, which connecting threads need: an endpoint may be busy.
         let endpoints = self.endpoints.lock().clone();
         Some(Usage {
             registered_bytes: MemoryRegion::registered_bytes(),
@@ -153,7 +153,7 @@ impl Device for VerbsDevice {
     fn close(&self) {
         let limit = self.adapter.settings.silence();
         let endpoints = self.endpoints.lock().clone();
-        // All are asked before one is waited for, so that many that are gone take no longer.
+        // All endpoints are asked before the wait for one, so that many dead peers do not prolong it.
         for endpoint in endpoints.values() {
             endpoint.is_drained();
         }

@@ -14,15 +14,15 @@ use rustix::io::ioctl_fionbio;
 
 use super::objects::Context;
 
-/// How long an event may come after the end of the work that it explains.
+/// The longest delay of an event after the end of the work that it explains.
 const LONGEST_DELAY: Duration = Duration::from_millis(100);
-/// How often is looked whether another thread has taken it.
+/// The interval of checks whether another thread has taken the event.
 const POLL_EVERY: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 5_000_000,
 };
 
-/// Something that is wrong with this process's own queue pair, or with its port or device, in words.
+/// A fault of this process's own queue pair, or of its port or device, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     Pair(Arc<str>),
@@ -36,44 +36,44 @@ impl Fault {
     }
 }
 
-/// What is wrong with this process's own port and queue pairs, as far as the device has said.
+/// The faults of this process's own port and queue pairs that the device has reported.
 #[derive(Default)]
 pub(super) struct Trouble {
     said: Mutex<Said>,
     fatal: AtomicBool,
-    /// Events can be taken without blocking.
+    /// Whether events can be taken without blocking.
     is_heard: AtomicBool,
 }
 
 #[derive(Default)]
 struct Said {
     port: Option<Arc<str>>,
-    /// Since when the port is down.
+    /// The time at which the port went down, if it is down.
     down: Option<Instant>,
-    /// By the queue pair's number.
+    /// By queue pair number.
     pairs: HashMap<u32, Arc<str>>,
 }
 
 impl Trouble {
-    /// What is wrong with a queue pair, or else with the port.
+    /// The fault of a queue pair, otherwise that of the port.
     pub(super) fn of(&self, pair: u32) -> Option<Fault> {
         let said = self.said();
         let of_pair = said.pairs.get(&pair).cloned().map(Fault::Pair);
         of_pair.or_else(|| said.port.clone().map(Fault::Port))
     }
 
-    /// A new queue pair may have the number of one that is gone.
+    /// Drops the fault of a queue pair that is gone: a new one may have its number.
     pub(super) fn forget(&self, pair: u32) {
         self.said().pairs.remove(&pair);
     }
 
-    /// Whether the device is gone: what was posted to it will never be reported.
+    /// Whether the device is gone; it will never report what was posted to it.
     #[inline]
     pub(super) fn is_fatal(&self) -> bool {
         self.fatal.load(Ordering::Acquire)
     }
 
-    /// Since when the port has been down, if it is.
+    /// The time at which the port went down, if it is down.
     pub(super) fn down_since(&self) -> Option<Instant> {
         self.said().down
     }
@@ -82,7 +82,7 @@ impl Trouble {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps what an event says. `ours` is the port in use.
+    /// Keeps the fault that an event reports. `ours` is the port in use.
     fn note(&self, device: &str, ours: u8, event: &ffi::ibv_async_event) {
         // SAFETY: the library has a constant string for every number.
         let words = unsafe { CStr::from_ptr(ffi::ibv_event_type_str(event.event_type)) };
@@ -131,7 +131,7 @@ pub(super) fn device_is_gone(device: &str) -> String {
     format!("RDMA device {device} is gone or has failed here")
 }
 
-/// A descriptor that a thread looks at, and what is to be done when it is readable or broken: `Break` ends that.
+/// A descriptor for a thread to watch. `ready` is called when it is readable or broken; `Break` ends the watch.
 pub(super) struct EventSource {
     context: Arc<Context>,
     pub(super) ready: Box<dyn FnMut() -> ControlFlow<()> + Send>,
@@ -143,9 +143,9 @@ impl EventSource {
     }
 }
 
-/// Has the device's events taken, logged, and kept for error messages. `port` is the one in use.
+/// Makes the agent take and log the device's events, which are kept for error messages. `port` is the one in use.
 pub(super) fn watch(trouble: &Arc<Trouble>, context: &Arc<Context>, port: u8) -> EventSource {
-    // Where this is refused, the calls below could block: the events are then left alone.
+    // If this is refused, the calls below could block: then no events are taken.
     let quiet = ioctl_fionbio(context.async_fd(), true).is_ok();
     trouble.is_heard.store(quiet, Ordering::Relaxed);
     let (trouble, context) = (trouble.clone(), context.clone());
@@ -158,7 +158,7 @@ pub(super) fn watch(trouble: &Arc<Trouble>, context: &Arc<Context>, port: u8) ->
     }
 }
 
-/// False if there will be no more events.
+/// Takes one event. False if there will be no more.
 fn take(trouble: &Trouble, context: &Context, port: u8) -> bool {
     let mut event = ffi::ibv_async_event {
         element: ffi::ibv_async_event__bindgen_ty_1 { port_num: 0 },
@@ -170,13 +170,13 @@ fn take(trouble: &Trouble, context: &Context, port: u8) -> bool {
         return error.kind() == std::io::ErrorKind::WouldBlock;
     }
     trouble.note(context.name(), port, &event);
-    // SAFETY: the event that was just taken; nothing refers to what it names.
+    // SAFETY: the event that was just taken; nothing refers to the objects that it names.
     unsafe { ffi::ibv_ack_async_event(&mut event) };
     event.event_type != ffi::IBV_EVENT_DEVICE_FATAL
 }
 
-/// Takes the events that are there, and waits a moment for one about this queue pair or the port, which
-/// may say why the work of the pair has ended.
+/// Takes the available events, and waits briefly for one about this queue pair or the port, which may explain the end
+/// of the pair's work.
 #[cold]
 pub(super) fn hear_of(trouble: &Trouble, context: &Context, port: u8, pair: u32) {
     if !trouble.is_heard.load(Ordering::Relaxed) {

@@ -9,7 +9,7 @@ use super::settings::Settings;
 use crate::rdma::{Choice, VerbsLimits};
 use crate::{AtomicDomain, Result};
 
-/// To what a device's atomics are atomic, as it says; `None` if it has none.
+/// The unit to which a device says its atomics are atomic; `None` if it has none.
 pub(crate) fn atomic_scope(device: &Context) -> Option<AtomicDomain> {
     scope(device.attributes().atomic_cap, device.pci_atomics())
 }
@@ -35,7 +35,7 @@ fn scope(said: ffi::ibv_atomic_cap, by_bus: ffi::ibv_pci_atomic_caps) -> Option<
     }
 }
 
-/// Asks a device for its limits. What it carries inline, it says by what it grants to a queue pair.
+/// Queries a device's limits. The limit of inline data is the one that it grants to a queue pair.
 pub(crate) fn limits(choice: &Choice) -> Result<VerbsLimits> {
     let settings = Settings::from_env()?;
     let adapter = Adapter::open(choice, settings)?;

@@ -12,7 +12,7 @@ use crate::pages;
 use crate::vma::{self, Rights};
 use crate::{Access, Error, LocalRegion, RemoteRegion, Result};
 
-/// Memory that this process owns and the device may use. Deregistered before it is unmapped.
+/// Memory that this process owns and the device may use. It is deregistered before it is unmapped.
 pub(super) struct Pinned {
     region: MemoryRegion,
     memory: MmapRaw,
@@ -46,7 +46,7 @@ unsafe fn register(
 ) -> Result<MemoryRegion> {
     // SAFETY: the caller's promise.
     let registered = unsafe { MemoryRegion::register(domain, base, len, access) };
-    // What finds first that memory is not there may call that "out of memory".
+    // A failure because memory is not mapped may appear as "out of memory".
     registered.map_err(|error| match vma::rights(base.addr(), len) {
         Ok(Rights::None) => Error::BadMemory {
             address: base.addr(),
@@ -75,15 +75,15 @@ pub(super) unsafe fn lend(
     unsafe { MemoryRegion::register(domain, base, len, access) }
 }
 
-/// What peers are given for a region: the key of verbs in the lower half, and above it the rights
-/// that the region lacks. So an origin knows what the target's device would refuse, and break the
+/// The key of a region for peers: the verbs key in the lower half, and above it the rights that the region lacks. So an
+/// origin can refuse an access itself; if the target's device had to, the connection would break.
 /// connection for.
 fn key(rkey: u32, access: Access) -> u64 {
     let lacks = Access::ALL.bits() & !access.bits();
     u64::from(lacks) << 32 | u64::from(rkey)
 }
 
-/// The rights that come with a key; `None` if no verbs device made it.
+/// The rights of a key; `None` if no verbs device made it.
 #[inline]
 pub(super) fn rights(key: u64) -> Option<Access> {
     let lacks = key >> 32;
@@ -91,13 +91,13 @@ pub(super) fn rights(key: u64) -> Option<Access> {
     known.then(|| Access::from_bits(!(lacks as u8)))
 }
 
-/// The regions that this process shows to its peers. Their memory also serves as origin buffers
-/// without being registered again.
+/// The regions that this process shows to its peers. Their memory also serves for origin buffers without another
+/// registration.
 pub(super) struct Regions {
     domain: Arc<ProtectionDomain>,
-    /// Drivers of devices without atomics may refuse to grant any.
+    /// Drivers of devices without atomics may refuse to grant that right.
     has_atomics: bool,
-    /// By first byte and a number that tells regions of the same memory apart.
+    /// By first byte, and a number that distinguishes regions of the same memory.
     by_place: RwLock<BTreeMap<(usize, u64), Entry>>,
     next: AtomicU64,
 }
@@ -108,8 +108,8 @@ struct Entry {
     writable: bool,
 }
 
-/// Regions that start before an address and are looked at for it: they may overlap, and one that
-/// is not found costs a copy only.
+/// How many regions that start at or before an address are searched. They may overlap. If the right one is missed, the
+/// data is only copied.
 const LOOKED_AT: usize = 4;
 
 impl Regions {
@@ -122,8 +122,8 @@ impl Regions {
         })
     }
 
-    /// Applies `take` to a region that contains `len` bytes at `base`, if there is one. Whoever
-    /// keeps it may use it, also if its owner gives it up.
+    /// Applies `take` to a region that contains `len` bytes at `base`, if there is one. Its holder may use it even
+    /// after the owner releases it.
     pub(super) fn find<T>(
         &self,
         base: *const u8,
@@ -161,7 +161,7 @@ impl Regions {
     }
 }
 
-/// A region that is listed; what it is made of goes after it is no longer found.
+/// An entry of the list. Its region and memory are dropped after it is removed.
 struct Listed {
     regions: Arc<Regions>,
     place: (usize, u64),
@@ -180,7 +180,7 @@ fn flags(access: Access) -> Flags {
     if access.allows(Access::READ) {
         flags |= Flags::IBV_ACCESS_REMOTE_READ;
     }
-    // Peers may write only where this process lets its device write.
+    // Peers may write only if this process also lets its device write.
     if access.allows(Access::WRITE) {
         flags |= Flags::IBV_ACCESS_REMOTE_WRITE | Flags::IBV_ACCESS_LOCAL_WRITE;
     }
@@ -198,7 +198,7 @@ impl Regions {
         unsafe { self.show(base, len, Access::ALL, Some(memory)) }
     }
 
-    /// Registers memory of the caller. What nobody can write to, peers may still get from.
+    /// Registers memory of the caller. Peers may read memory that is not writable.
     ///
     /// # Safety
     /// As for [`crate::Device::register`].
@@ -208,7 +208,7 @@ impl Regions {
         len: usize,
         access: Access,
     ) -> Result<LocalRegion> {
-        // The kernel lets a device read what this process may not. Where it does not say what this process may, the device
+        // The kernel lets a device read memory that this process may not read. If the rights are unknown, the device
         // decides.
         let access = match vma::allowed(base.addr(), len, access) {
             Err(Error::System { .. }) => access,
@@ -216,7 +216,7 @@ impl Regions {
         };
         // SAFETY: the caller's promise.
         match unsafe { self.show(base, len, access, None) } {
-            // Some memory that this process may write to is not for devices to write to: shared mappings of files on disks.
+            // Devices may not write to some memory that this process may write to: shared mappings of files on disks.
             Err(Error::BadMemory { .. })
                 if access != Access::READ && access.allows(Access::READ) =>
             {
@@ -228,8 +228,8 @@ impl Regions {
     }
 
     /// # Safety
-    /// The memory stays mapped until the region is dropped: because it is `memory`, or by the caller's promise; peers may use
-    /// it as far as `access` says.
+    /// Until the region is dropped, the memory stays mapped: because it is `memory`, or by the caller's promise. Peers
+    /// may use it as far as `access` allows.
     unsafe fn show(
         self: &Arc<Self>,
         base: *mut u8,
@@ -242,7 +242,7 @@ impl Regions {
             len: len as u64,
             rkey: 0,
         };
-        // Verbs know no region without bytes; nobody can access one either.
+        // Verbs do not support empty regions, and nobody can access one either.
         if len == 0 {
             return Ok(LocalRegion::new(base, remote, memory));
         }

@@ -6,6 +6,6 @@ use std::sync::Arc;
 pub(super) struct Peer {
     pub(super) pid: u32,
     pub(super) host: Arc<str>,
-    /// Its device, and the address of its port, as packets find it.
+    /// Its device and port address, for messages.
     pub(super) port: Arc<str>,
 }

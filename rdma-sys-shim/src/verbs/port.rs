@@ -4,13 +4,13 @@ use super::objects::{AddressVector, Partition, Qos};
 use crate::fields::Fields;
 use crate::rdma::{Choice, Family, Gid, GidType, LinkLayer};
 
-/// What joins ports to one another. Ports of different kinds do not understand each other.
+/// The network type of a port. Ports of different types cannot communicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transport {
     InfiniBand,
-    /// Ethernet frames of their own type.
+    /// Ethernet frames with their own type.
     RoceV1,
-    /// UDP over IPv4 where the GID is IPv4-mapped, else over IPv6.
+    /// UDP over IPv4 if the GID is IPv4-mapped, otherwise over IPv6.
     RoceV2,
 }
 
@@ -25,13 +25,13 @@ impl Transport {
         }
     }
 
-    /// Whether packets carry GIDs: always on Ethernet, and between subnets of InfiniBand.
+    /// Whether packets carry GIDs: always on Ethernet, and between InfiniBand subnets.
     fn routes_by_gid(self, from: Gid, to: Gid) -> bool {
         self != Self::InfiniBand || from.to_bits() >> 64 != to.to_bits() >> 64
     }
 
-    /// The traffic class of packets for which nobody has set one. That of RoCE v2 is DSCP 26 for packets that switches
-    /// may mark as congested: what vendors' guides make lossless, and UCX sends.
+    /// The default traffic class. For RoCE v2, it is DSCP 26 for packets that switches may mark as congested: vendors'
+    /// guides make it lossless, and UCX uses it.
     pub(super) fn traffic_class(self, of_port: Option<u8>) -> u8 {
         match self {
             Self::RoceV2 => of_port.unwrap_or(106),
@@ -48,20 +48,19 @@ impl Transport {
     }
 }
 
-/// One thing for each address family in which a port has a GID. InfiniBand's count as IPv6.
+/// A value for each address family in which a port has a GID. InfiniBand GIDs count as IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Families<T>([Option<T>; 2]);
 
 impl<T: Copy> Families<T> {
     pub(crate) const NONE: Self = Self([None; 2]);
 
-    /// Sets the one for the family of `gid`, and returns what was there.
+    /// Sets the value for the family of `gid`, and returns the previous one.
     pub(crate) fn insert(&mut self, gid: Gid, one: T) -> Option<T> {
         self.0[Family::from(gid) as usize].replace(one)
     }
 
-    /// What both have for the first family that both have, IPv4 before IPv6, so that the two ends
-    /// of a pair find the same.
+    /// The values for the first family that both have, IPv4 before IPv6. So the two ends of a pair find the same.
     fn common<U: Copy>(&self, other: &Families<U>) -> Option<(T, U)> {
         let both = self.0.into_iter().zip(other.0);
         both.flat_map(|(own, other)| own.zip(other)).next()
@@ -72,24 +71,24 @@ impl<T: Copy> Families<T> {
     }
 }
 
-/// A port as packets find it.
+/// The address of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PortAddress {
-    /// The best of each family.
+    /// The best GID of each family.
     gids: Families<Gid>,
     /// Zero on Ethernet.
     pub(crate) lid: u16,
-    /// Packets to it have to carry its GID.
+    /// Whether packets to the port have to carry its GID.
     needs_gid: bool,
     /// The key of its partition; 0: unknown.
     partition: u16,
 }
 
-/// In the number of GIDs: packets have to carry one.
+/// A flag in the number of GIDs: packets have to carry a GID.
 const NEEDS_GID: u8 = 0x80;
 
 impl PortAddress {
-    /// GIDs of different families.
+    /// `gids` are of different families.
     pub(crate) fn new(gids: impl IntoIterator<Item = Gid>, lid: u16) -> Self {
         let mut families = Families::NONE;
         for gid in gids {
@@ -103,12 +102,12 @@ impl PortAddress {
         }
     }
 
-    /// The GID by which packets from `other` find it, if any.
+    /// The GID to which `other` sends packets, if they have a common family.
     pub(crate) fn gid_for(&self, other: &Self) -> Option<Gid> {
         self.gids.common(&other.gids).map(|(gid, _)| gid)
     }
 
-    /// Why no packets go between this process's port and the one of `peer`, if none do.
+    /// The reason why no packets can go between this port and the one of `peer`, if there is one.
     pub(crate) fn obstacle_to(&self, peer: &Self) -> Option<String> {
         match self.gid_for(peer) {
             None => Some(self.apart_from(peer)),
@@ -116,7 +115,7 @@ impl PortAddress {
         }
     }
 
-    /// What is wrong with the partitions of the two ports, if anything.
+    /// The conflict between the partitions of the two ports, if there is one.
     fn other_partition(&self, peer: &Self) -> Option<String> {
         let [ours, theirs] = [self, peer].map(|port| Partition {
             place: 0,
@@ -166,7 +165,7 @@ impl PortAddress {
         bytes.extend(self.partition.to_le_bytes());
     }
 
-    /// `None` where it is cut off, has no GID, or two of one family.
+    /// `None` if the data is truncated, has no GID, or has two GIDs of one family.
     pub(crate) fn take(fields: &mut Fields<'_>) -> Option<Self> {
         let mut gids = Families::NONE;
         let [first] = fields.array()?;
@@ -188,14 +187,14 @@ impl PortAddress {
     }
 }
 
-/// A GID of this process's port, and its place in the port's table.
+/// A GID of this process's port, and its index in the port's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OwnGid {
     pub(crate) index: u8,
     pub(crate) gid: Gid,
 }
 
-/// This process's port, as its packets leave it.
+/// The data of this process's port that sending needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OwnPort {
     pub(crate) number: u8,
@@ -208,7 +207,7 @@ pub(crate) struct OwnPort {
 }
 
 impl OwnPort {
-    /// What peers are told of it.
+    /// The port's address for peers.
     pub(crate) fn address(&self) -> PortAddress {
         PortAddress {
             needs_gid: self.needs_gid,
@@ -220,7 +219,7 @@ impl OwnPort {
     /// The way to a peer's port.
     ///
     /// # Errors
-    /// In words: the two have no GIDs of one family.
+    /// The two have no GIDs of one family; in words.
     pub(crate) fn route_to(&self, peer: &PortAddress) -> Result<AddressVector, String> {
         let common = self.gids.common(&peer.gids);
         let (own, gid) = common.ok_or_else(|| self.address().apart_from(peer))?;

@@ -11,13 +11,14 @@ use super::memory::Pinned;
 use super::objects::ProtectionDomain;
 use crate::Result;
 
-/// Room for data that is copied on its way.
+/// The size of a large ring, for data that is copied.
 pub(super) const LARGE_RING: u32 = 256 << 10;
-/// While there are no more than so many, each stays with its connection.
+/// While there are at most this many large rings, each stays with its connection.
 const KEPT: usize = 32;
-/// What nobody took while so many were given back is not needed: registering memory takes long.
+/// Spare rings that nobody took during this many returns are surplus. Fewer returns do not show that, and registering
+/// memory again is slow.
 const GIVEN: usize = 256;
-/// So many of these are unmapped at a time, which takes long, too.
+/// The most rings that are unmapped at a time; unmapping is slow, too.
 const UNMAPPED: usize = 4;
 
 pub(super) struct Rings {
@@ -26,11 +27,11 @@ pub(super) struct Rings {
     spare: Mutex<Spare>,
 }
 
-/// What connections have given back.
+/// Rings that connections have returned.
 #[derive(Default)]
 struct Spare {
     rings: Vec<Pinned>,
-    /// The fewest that there were since this was last looked at, and how many were given back since.
+    /// The fewest spare rings since the last check for surplus, and the number of returns since then.
     fewest: usize,
     given: usize,
 }
@@ -51,12 +52,12 @@ impl Rings {
         self.kept.store(kept, Ordering::Relaxed);
     }
 
-    /// How many there are.
+    /// How many large rings exist.
     pub(super) fn made(&self) -> usize {
         self.made.load(Ordering::Relaxed)
     }
 
-    /// How many there are beyond those that stay with their connections.
+    /// How many exist beyond those that stay with their connections.
     fn surplus(&self) -> usize {
         self.made()
             .saturating_sub(self.kept.load(Ordering::Relaxed))
@@ -66,7 +67,7 @@ impl Rings {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One that another connection has given back, or a new one.
+    /// A ring that another connection has returned, or a new one.
     pub(super) fn take(self: &Arc<Self>, domain: &Arc<ProtectionDomain>) -> Result<LargeRing> {
         let spare = {
             let mut spare = self.spare();
@@ -105,7 +106,7 @@ impl Rings {
     }
 }
 
-/// The memory of a large ring, which goes to another connection when it is dropped: nothing is under way in it then.
+/// The memory of a large ring. Nothing is under way in it when it is dropped; then another connection may use it.
 pub(super) struct LargeRing {
     memory: ManuallyDrop<Pinned>,
     rings: Arc<Rings>,
@@ -116,7 +117,7 @@ impl LargeRing {
         &self.memory
     }
 
-    /// Whether a connection that has nothing under way in it leaves it to others.
+    /// Whether a connection should return it when nothing is under way in it.
     pub(super) fn is_wanted(&self) -> bool {
         self.rings.surplus() > 0
     }

@@ -5,31 +5,30 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::endpoint::VerbsEndpoint;
 use crate::{Device, Endpoint, Error, Fetch, LocalRegion, RemoteAddress, Result, Width};
 
-/// Numbers whose bytes are all different, and their sum's too, so that a wrong order of bytes shows.
+/// Numbers with distinct bytes, also in their sum, so that a wrong byte order is detected.
 const START: u64 = 0x0102_0304_0506_0708;
 const ADD: u64 = 0x1112_1314_1516_1718;
 const NEW: u64 = 0x2122_2324_2526_2728;
 
-/// The three answers and the word that they leave.
+/// The three results and the final word.
 const WANTED: [u64; 4] = [START, START + ADD, NEW, NEW];
 
-/// Fetch_add and compare_swap through the device, to itself: some devices have answered in the
-/// other byte order.
+/// Tests fetch_add and compare_swap through the device, to itself: some devices have returned the wrong byte order.
 ///
 /// # Errors
-/// An answer or a word is not what it has to be.
+/// A result or the final word is wrong.
 pub(super) fn atomics(device: &dyn Device, to_self: &VerbsEndpoint) -> Result<()> {
     let region = device.allocate(8, 8)?;
     judge(device.name(), try_out(&mut Own { to_self, region })?)
 }
 
-/// The device's adds, where the processor adds beside it.
+/// The number of the device's adds while the processor also adds.
 const TRIALS: u64 = 500;
-/// The processor's during one of these, after which it only waits.
+/// The most adds of the processor during one of the device; then it only waits.
 const MOST_BESIDE: u64 = 1 << 20;
 
-/// Whether no add to a word is lost where the device and the processor add at the same time. A device says of itself
-/// that its atomics are the processor's, too; what becomes of that on the way to memory, nobody else would find.
+/// Whether no add to a word is lost if the device and the processor add at the same time. A device may claim atomics
+/// that are atomic to the processor's; only this test would reveal that they are lost on the way to memory.
 pub(super) fn adds_beside_the_processor(
     device: &dyn Device,
     to_self: &VerbsEndpoint,
@@ -46,17 +45,17 @@ fn none_is_lost(word: &mut impl Word) -> Result<bool> {
     Ok(word.load() == added)
 }
 
-/// A word in memory, with a device's atomics on it.
+/// A word in memory, for tests of a device's atomics on it.
 trait Word {
     fn fetch(&mut self, fetch: Fetch) -> Result<u64>;
-    /// The word as the processor sees it.
+    /// Stores by the processor.
     fn store(&mut self, value: u64);
     fn load(&self) -> u64;
-    /// The device adds 1, and the processor 1 and again 1 until that is done: what they add together.
+    /// The device adds 1 while the processor repeatedly adds 1. Returns the sum of both.
     fn add_by_both(&mut self) -> Result<u64>;
 }
 
-/// An add, a swap that has to happen, and one that must not.
+/// An add, a swap that must happen, and one that must not.
 fn try_out(word: &mut impl Word) -> Result<[u64; 4]> {
     let swap = |new| Fetch::CompareSwap {
         expect: START + ADD,
@@ -80,7 +79,7 @@ fn judge(device: &str, found: [u64; 4]) -> Result<()> {
     }
 }
 
-/// A word of this process, to which the connection to itself leads.
+/// A word of this process, which the connection to itself accesses.
 struct Own<'a> {
     to_self: &'a VerbsEndpoint,
     region: LocalRegion,
@@ -116,7 +115,7 @@ impl Word for Own<'_> {
         let one = Fetch::Add(1);
         // SAFETY: as above; the loop ends when the operation is complete, or has failed for good.
         let ticket = unsafe { (self.to_self).fetch(self.at(), Width::W8, one, &raw mut old) }?;
-        // SAFETY: the region's only word, which the processor has at atomics only while the device adds.
+        // SAFETY: the region's only word. The processor uses atomics on it only while the device adds.
         let word = unsafe { AtomicU64::from_ptr(self.region.base().cast()) };
         while !self.to_self.completed(ticket)? {
             if added > MOST_BESIDE {

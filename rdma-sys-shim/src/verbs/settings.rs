@@ -12,24 +12,24 @@ use crate::{Error, Result};
 pub(super) struct Settings {
     /// Time to wait for a peer device's answer: 4.096 µs · 2^n.
     pub(super) timeout: u8,
-    /// How often to ask again.
+    /// The number of retries.
     pub(super) retries: u8,
-    /// The longest data in bytes that is copied on its way rather than registered where it is.
+    /// The longest data in bytes that is copied rather than registered in place.
     pub(super) copied: usize,
-    /// Send requests that one connection has room for.
+    /// The size of a connection's send queue, in requests.
     pub(super) send_queue: u32,
-    /// The key of the partition; `None`: the first of the port's table of which it is a full member.
+    /// The key of the partition; `None`: the first in the port's table with full membership.
     pub(super) partition: Option<u16>,
     /// `None`: that of the port.
     pub(super) traffic_class: Option<u8>,
-    /// But for the traffic class.
+    /// Without the traffic class.
     pub(super) qos: Qos,
     /// How long a peer may take to answer a request for a connection.
     pub(super) connect_timeout: Duration,
 }
 
-/// 1.07 s seven times, as UCX has it, so that the network has time to find another way. Adapters may take up to four
-/// times as long. A process that dies is found sooner, by TCP.
+/// 1.07 s seven times, as in UCX, so that the network has time to find another path. Adapters may take up to four times
+/// as long. TCP detects a dead process sooner.
 const TIMEOUT: u8 = 18;
 const RETRIES: u8 = 6;
 const LEAST_SEND_QUEUE: u32 = 64;
@@ -38,16 +38,16 @@ const TRAFFIC_CLASS: &str = "TRANSOM_RDMA_TRAFFIC_CLASS";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Settings {
-    /// How long a peer's device is silent before it counts as gone.
+    /// How long a peer's device must be silent to count as gone.
     pub(super) fn silence(&self) -> Duration {
         let once = Duration::from_nanos(4096) * (1 << self.timeout);
         once * (u32::from(self.retries) + 1)
     }
 
-    /// These settings, if the device allows them; a default gives way.
+    /// Adapts these settings to the device: a default is reduced.
     ///
     /// # Errors
-    /// A number that was asked for is more than the device has.
+    /// A requested number exceeds the device's limit.
     pub(super) fn within(self, limits: &ibv_device_attr) -> Result<Self> {
         // Each request also takes an entry of the completion queue, and one is for receiving.
         let most = limits
@@ -68,7 +68,7 @@ impl Settings {
         })
     }
 
-    /// Names what makes queues long, where that may be why the device refuses one.
+    /// Adds the settings that make queues long to a refusal that they may have caused.
     pub(super) fn blame(&self, refusal: Error) -> Error {
         match self.send_queue > SEND_QUEUE {
             true => refusal.with_remedy("set TRANSOM_RDMA_SEND_QUEUE to less"),
@@ -80,8 +80,7 @@ impl Settings {
         Self::read(|name| std::env::var_os(name).map(|text| text.to_string_lossy().into_owned()))
     }
 
-    /// 0 as a time and 7 as a number of retries stand for "for ever" on some devices, so neither
-    /// is legal.
+    /// The values 0 for the time and 7 for the retries mean "for ever" on some devices, so neither is legal.
     fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
         let number = |name: &'static str, default: u32, least: u32, most: u32| {
             let Some(text) = variable(name) else {
@@ -128,7 +127,7 @@ impl Settings {
     }
 }
 
-/// From the variable's text: seconds, and parts of them.
+/// Parses the variable's text: seconds, with a fraction.
 fn connect_timeout(text: Option<String>) -> Result<Duration> {
     let Some(text) = text else {
         return Ok(CONNECT_TIMEOUT);
@@ -145,7 +144,7 @@ fn connect_timeout(text: Option<String>) -> Result<Duration> {
     }
 }
 
-/// Also with the prefix of hexadecimal digits, which partition keys are written in.
+/// Accepts a hexadecimal prefix, too, as in partition keys.
 fn parse(text: &str) -> Option<u32> {
     match text.strip_prefix("0x") {
         Some(digits) => u32::from_str_radix(digits, 16).ok(),

@@ -2,23 +2,23 @@
 
 use super::connect::Numbers;
 
-/// Parts of a long transfer start as well aligned as the whole.
+/// Parts of a long transfer start at the same alignment as the whole.
 const PAGE: u32 = 4096;
-/// What verbs can count in a signed number.
+/// A power of two that fits into a signed 32-bit number.
 const LONGEST_MESSAGE: u32 = 1 << 30;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Terms {
-    /// As verbs number it.
+    /// In the numbers of verbs.
     pub(super) mtu: u8,
-    /// Reads and atomics that may be under way from here to there.
+    /// The most reads and atomics under way from here to there.
     pub(super) reads_out: u8,
-    /// The longest single request in bytes: what one port may send, the other need not take.
+    /// The longest single request in bytes: one port may send more than the other accepts.
     pub(super) longest: usize,
 }
 
 impl Terms {
-    /// `reads_out` are those that this end could have under way.
+    /// `reads_out`: the most that this end can have under way.
     pub(super) fn between(ours: &Numbers, reads_out: u8, theirs: &Numbers) -> Self {
         let most = ours
             .max_message

@@ -7,9 +7,9 @@ use crate::verbs::objects::AddressVector;
 use crate::verbs::port::{OwnPort, PortAddress, Transport};
 use crate::{Error, Result};
 
-/// No address of another device begins like this. The last byte counts versions of the protocol.
+/// Addresses of other devices begin differently. The last byte is the version of the protocol.
 const MARK: [u8; 4] = *b"tVA\x04";
-/// So much of the device's name is kept, so that the address stays within what a bootstrap carries.
+/// The limit of the device's name, so that the address fits into what a bootstrap carries.
 const LONGEST_NAME: usize = 18;
 
 /// What [`crate::Device::address`] publishes.
@@ -18,7 +18,7 @@ pub(crate) struct Address {
     pub(crate) record: Record,
     pub(crate) port: PortAddress,
     pub(crate) transport: Transport,
-    /// The device's name on that host, for messages.
+    /// The device's name on the peer's host, for messages.
     pub(crate) device: String,
 }
 
@@ -51,8 +51,7 @@ impl Address {
         })
     }
 
-    /// What keeps packets of this process's port from reaching the one of `peer`, if anything can
-    /// be seen to.
+    /// The reason why packets of this process's port cannot reach the port of `peer`, if one is known.
     pub(crate) fn obstacle_to(&self, peer: &Self) -> Option<String> {
         if self.transport != peer.transport {
             return Some(format!(
@@ -67,7 +66,7 @@ impl Address {
         self.port.obstacle_to(&peer.port)
     }
 
-    /// The way from this process's port to the one of whoever published this.
+    /// The way from this process's port to the port in this address.
     ///
     /// # Errors
     /// There is none.
@@ -76,7 +75,7 @@ impl Address {
             .map_err(|reason| self.unreachable(&reason))
     }
 
-    /// Where packets from this process's port go, for messages.
+    /// The destination of packets from this process's port, for messages.
     pub(crate) fn place_from(&self, own: &OwnPort) -> String {
         let gid = self.port.gid_for(&own.address());
         let gid = gid.map(|gid| format!(", GID {gid}")).unwrap_or_default();

@@ -18,34 +18,34 @@ use super::pairing::{Ends, Pairing};
 use crate::channel::{Moved, Next, Presence, SILENCE, Serve, receive, send};
 use crate::verbs::events::EventSource;
 
-/// Messages from one connection, or to it, before it is the others' turn.
+/// The most messages from or to one connection before others have their turn.
 const MESSAGES: u32 = 16;
-/// How often one that waits for others is told so.
+/// How often a waiting peer is told that it has to wait.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
 
 pub(crate) struct Answering {
     ends: Arc<Ends>,
-    /// The device's.
+    /// The events of the device.
     events: Option<EventSource>,
-    /// One has been answered in this round.
+    /// Whether a peer has been answered in this round.
     has_answered: bool,
     is_leaving: bool,
 }
 
-/// A connection by TCP with a peer.
+/// A TCP connection with a peer.
 pub(crate) struct Contact {
-    /// Of the peer.
+    /// The peer's instance.
     instance: u64,
     pairing: Arc<Pairing>,
-    /// What it has asked with, until it is answered.
+    /// The peer's request, until it is answered.
     question: Option<(Numbers, Box<Address>)>,
-    /// It was answered, and has not said yet that it is connected.
+    /// Whether it was answered, and has not yet said that it is connected.
     is_open: bool,
-    /// Both have said that they are connected: an end without a farewell is the peer's death.
+    /// Whether both have said that they are connected. Then an end without a farewell means that the peer died.
     is_connected: bool,
-    /// When this side said so. Until the peer has read it, the kernel of a peer that dies resets the connection.
+    /// When this side said so. Until the peer has read it, the kernel of a dying peer resets the connection.
     said: Option<Instant>,
-    /// When it was last told that it has to wait.
+    /// When the peer was last told that it has to wait.
     told: Option<Instant>,
     input: Vec<u8>,
     output: Vec<u8>,
@@ -66,7 +66,7 @@ impl Contact {
         }
     }
 
-    /// One over which all has been said.
+    /// A connection whose exchange is finished.
     pub(crate) fn connected(instance: u64, pairing: Arc<Pairing>) -> Self {
         Self {
             is_connected: true,
@@ -79,8 +79,8 @@ impl Contact {
         self.output.extend(message.encode());
     }
 
-    /// Whether the peer has died, when the connection has ended. After silence, or when the peer's side has ended by silence
-    /// before, which a reset may tell of as well, the network of TCP may have failed alone.
+    /// Whether the end of the connection means that the peer has died. A silent peer may live on, with only the TCP
+    /// network down. A late reset may come from a peer whose side had ended the connection after silence.
     fn is_death(&self, error: Option<&io::Error>, now: Instant) -> bool {
         self.is_connected
             && match error {
@@ -92,7 +92,7 @@ impl Contact {
             }
     }
 
-    /// False if the socket does not take all.
+    /// Sends the output. False if the socket does not accept all of it.
     fn send(&mut self, stream: &TcpStream) -> io::Result<bool> {
         while !self.output.is_empty() {
             match send(stream, &self.output)? {
@@ -138,7 +138,7 @@ impl Answering {
         Ok(())
     }
 
-    /// Hears what has come; `None` if there may be more.
+    /// Reads the messages that have arrived; `None` if there may be more.
     fn listen(&mut self, stream: &TcpStream, contact: &mut Contact) -> io::Result<Option<Next>> {
         let mut room = [0; 512];
         match receive(stream, &mut room)? {
@@ -152,7 +152,7 @@ impl Answering {
         Ok(None)
     }
 
-    /// Answers one that has asked.
+    /// Answers the request of a peer.
     fn answer(&mut self, contact: &mut Contact, theirs: &Numbers, from: &Address) {
         let Ends { own, queues, .. } = &*self.ends;
         let pairing = contact.pairing.clone();
@@ -207,7 +207,7 @@ impl Serve for Answering {
                 continue;
             }
             if let Some((theirs, from)) = contact.question.take() {
-                // Who leaves has said so, which is an answer.
+                // A leaving process has said so, which is an answer.
                 if !self.is_leaving {
                     self.has_answered = true;
                     self.answer(contact, &theirs, &from);

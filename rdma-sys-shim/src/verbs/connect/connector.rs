@@ -22,8 +22,8 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
-    /// Listens for peers, with a thread that answers them, and looks after `events`. `port` is what they are told of this
-    /// process's port, which is one of `device`.
+    /// Listens for peers, with a thread that answers them and watches `events`. `port` describes this process's port,
+    /// one of `device`, to peers.
     ///
     /// # Errors
     /// The system refuses.
@@ -57,13 +57,12 @@ impl Connector {
         })
     }
 
-    /// What this process publishes.
+    /// The address that this process publishes.
     pub(crate) fn address(&self) -> &Address {
         &self.ends.own
     }
 
-    /// Returns when both queue pairs are connected and this side may send. The process itself is
-    /// a legal peer.
+    /// Returns when both queue pairs are connected and this side may send. The process itself is a legal peer.
     ///
     /// # Errors
     /// The peer cannot be reached, refuses, has left, or is silent for longer than the limit.
@@ -71,7 +70,7 @@ impl Connector {
         let pairing = self.ends.pairing(peer.record.instance);
         let mut state = pairing.state();
         if state.asks {
-            // Whoever asks gives up in time, and then for all.
+            // The thread that asks gives up in time, and its result is for all waiting threads.
             state = pairing.wait(state, Duration::MAX, |state| state.asks && !state.is_heard);
             if let (false, Some(failure)) = (state.is_heard, &state.failure) {
                 return Err(failure.clone());
@@ -137,7 +136,7 @@ impl Connector {
         Ok(())
     }
 
-    /// Tells the peer of our queue pair, and waits for its own.
+    /// Sends our queue pair's numbers to the peer, and waits for the peer's.
     fn exchange(
         &self,
         stream: &Stream,
@@ -199,7 +198,7 @@ impl Connector {
         peer.no_answer(why)
     }
 
-    /// Tells all peers that were in touch that this process leaves. New connections are refused.
+    /// Tells all peers with a connection that this process leaves. New connections are refused.
     pub(crate) fn close(&self) {
         self.agent.leave();
     }

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Read};
 use super::address::Address;
 use crate::fields::{Fields, beginning};
 
-/// No message is longer, but for its length in two bytes.
+/// The longest message, without the two bytes of its length.
 const LONGEST: usize = 512;
 const LONGEST_WORDS: usize = 200;
 
@@ -13,12 +13,12 @@ const LONGEST_WORDS: usize = 200;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Numbers {
     pub(crate) qpn: u32,
-    /// The first packet sequence number that it sends.
+    /// The first packet sequence number that this side sends.
     pub(crate) psn: u32,
-    /// Reads and atomics that it serves at the same time: the other side's limit for those in
-    /// flight (`max_dest_rd_atomic`).
+    /// Reads and atomics that this side serves at the same time: the other side's limit for those in flight
+    /// (`max_dest_rd_atomic`).
     pub(crate) responder_resources: u8,
-    /// The port's active MTU, as `enum ibv_mtu` counts.
+    /// The port's active MTU, as an `enum ibv_mtu`.
     pub(crate) mtu: u8,
     /// The port's longest message.
     pub(crate) max_message: u32,
@@ -26,15 +26,15 @@ pub(crate) struct Numbers {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// The sender wants to know the receiver's queue pair, and has this one.
+    /// The sender asks for the receiver's queue pair, and gives its own.
     Ask { ours: Numbers, from: Box<Address> },
-    /// The sender has others to answer first.
+    /// The sender answers other peers first.
     Wait,
-    /// The answer: the sender's queue pair listens to the receiver's.
+    /// The answer: the sender's queue pair is ready to receive from the receiver's.
     Answer(Numbers),
-    /// So does that of the one that has asked.
+    /// The queue pair of the asking side is ready to receive, too.
     Connected,
-    /// There will be no connection.
+    /// There will be no connection, for this reason.
     Refusal(String),
     /// The sender leaves in good order.
     Leave,
@@ -88,10 +88,10 @@ impl Message {
         .filter(|_| fields.0.is_empty())
     }
 
-    /// Takes the next message off the bytes; `None` while it is not whole.
+    /// Removes the next message from the bytes; `None` if it is incomplete.
     ///
     /// # Errors
-    /// It is none.
+    /// The bytes are not a message.
     pub(crate) fn take(bytes: &mut Vec<u8>) -> io::Result<Option<Self>> {
         let Some((len, rest)) = bytes.split_first_chunk() else {
             return Ok(None);

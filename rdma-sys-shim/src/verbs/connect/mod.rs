@@ -35,20 +35,20 @@ use crate::channel::Status;
 pub(crate) const DEVICE: &str = "verbs";
 const OPERATION: &str = "connecting queue pairs by TCP";
 
-/// Who makes and connects the queue pairs: one per peer, ever.
+/// Makes and connects the queue pairs: at most one per peer, for good.
 ///
-/// The process itself is a peer too: `bring_up` is then given the numbers that `create` returned.
-/// Whether one queue pair is connected to itself or a second one to it is the implementor's choice.
+/// The process itself is a peer, too: `bring_up` then gets the numbers that `create` returned. The implementor chooses
+/// whether one queue pair is connected to itself or to a second one.
 pub(crate) trait Queues: Send + Sync {
-    /// Makes the queue pair for `peer`, in the state INIT. Not called again for this peer after
-    /// it has succeeded. `status` says from then on what the peer has come to.
+    /// Makes the queue pair for `peer`, in the state INIT. After it has succeeded, it is not called again for this
+    /// peer. `status` then tells the peer's state.
     ///
     /// # Errors
-    /// Out of queue pairs or memory. It will be tried again at the next request.
+    /// Out of queue pairs or memory. The next request tries again.
     fn create(&self, peer: &Address, status: &Arc<Status>) -> Result<Numbers>;
 
-    /// Connects it to the peer's queue pair: INIT to RTR to RTS. From here on it answers; it may
-    /// send once [`Connector::connect`] says so. Called once.
+    /// Connects it to the peer's queue pair: INIT to RTR to RTS. Then it answers. It may send once
+    /// [`Connector::connect`] returns. Called once.
     ///
     /// # Errors
     /// The device refuses. The connection has failed for good.

@@ -10,7 +10,7 @@ use super::message::Numbers;
 use crate::channel::Status;
 use crate::{Error, Result};
 
-/// This process's ends of connections, for those that ask and the one that answers.
+/// This process's ends of connections, for threads that ask and for the thread that answers.
 pub(crate) struct Ends {
     pub(crate) own: Address,
     pub(crate) queues: Box<dyn Queues>,
@@ -20,7 +20,7 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
-    /// What is known of the connection with the process whose device has this instance.
+    /// The connection with the process whose device has this instance.
     pub(crate) fn pairing(&self, instance: u64) -> Arc<Pairing> {
         let mut all = self.pairings.lock().unwrap_or_else(PoisonError::into_inner);
         all.entry(instance).or_default().clone()
@@ -32,24 +32,24 @@ impl Ends {
 pub(crate) struct Pairing {
     state: Mutex<PairState>,
     changed: Condvar,
-    /// What the peer has come to, which the endpoint knows, too.
+    /// The state of the peer, which the endpoint shares.
     pub(crate) status: Arc<Status>,
 }
 
 #[derive(Default)]
 pub(crate) struct PairState {
     ours: Option<Numbers>,
-    /// Known, and ours listens to it.
+    /// The peer's numbers, once our queue pair is ready to receive from it.
     theirs: Option<Numbers>,
-    /// Theirs listens to ours: this process may send.
+    /// The peer's queue pair is ready to receive from ours: this process may send.
     pub(crate) is_heard: bool,
     /// Why there will be no connection.
     pub(crate) broken: Option<Error>,
-    /// A thread of this process asks the peer.
+    /// Whether a thread of this process is asking the peer.
     pub(crate) asks: bool,
-    /// What became of the last time that one did.
+    /// The error of the last attempt to ask, if it failed.
     pub(crate) failure: Option<Error>,
-    /// So many times the peer has asked, was answered, and has not said more.
+    /// How often the peer has asked and was answered, without a further message.
     pub(crate) asked: u32,
 }
 
@@ -58,13 +58,13 @@ impl Pairing {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has those who wait look again.
+    /// Changes the state, and wakes the waiting threads.
     pub(crate) fn note(&self, change: impl FnOnce(&mut PairState)) {
         change(&mut self.state());
         self.changed.notify_all();
     }
 
-    /// Waits until the condition is no longer so, or the limit is over.
+    /// Waits until the condition is false, or the limit is over.
     pub(crate) fn wait<'a>(
         &self,
         state: MutexGuard<'a, PairState>,
@@ -78,7 +78,7 @@ impl Pairing {
 }
 
 impl PairState {
-    /// The numbers of our queue pair, which is made if need be, for the peer of this status.
+    /// The numbers of our queue pair for this peer, which is made if necessary.
     pub(crate) fn numbers(
         &mut self,
         queues: &dyn Queues,
@@ -93,7 +93,7 @@ impl PairState {
         Ok(numbers)
     }
 
-    /// Has our queue pair listen to the one that the numbers name.
+    /// Makes our queue pair ready to receive from the one that the numbers name.
     pub(crate) fn listen(
         &mut self,
         queues: &dyn Queues,

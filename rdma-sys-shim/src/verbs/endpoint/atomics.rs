@@ -12,14 +12,14 @@ use super::unposted::CHAIN;
 use crate::{Direction, Endpoint, Fetch, RemoteAddress, Result, Ticket, Update, Width};
 
 impl VerbsEndpoint {
-    /// Where an atomic's answer goes that nobody reads.
+    /// The destination of an atomic result that nobody reads.
     fn nowhere(&self) -> Local {
         let memory = &self.adapter.nowhere;
         Local::at(memory.base(), size_of::<u64>(), memory.lkey())
     }
 
-    /// The queue for a request that is to take effect after the reads that are under way, and whether it has to carry
-    /// a fence for that: where that is no use, there are none any more.
+    /// Locks the queue for a request that has to take effect after earlier reads. Also returns whether the request has
+    /// to carry a fence. If fences do not work, it waits until no reads are under way.
     fn queue_behind_reads(&self) -> Result<(MutexGuard<'_, SendQueue>, bool)> {
         loop {
             let queue = self.open_queue()?;
@@ -63,7 +63,7 @@ impl VerbsEndpoint {
         Ok(ticket)
     }
 
-    /// Adds to neighbouring words, without answers.
+    /// Adds to consecutive words, without results.
     ///
     /// # Safety
     /// As for [`Endpoint::update_each`].
@@ -90,14 +90,14 @@ impl VerbsEndpoint {
                 };
             }
             self.make_room(&mut queue, chain)?;
-            // SAFETY: answers that nobody reads may all arrive in the one place.
+            // SAFETY: results that nobody reads may all arrive in the one place.
             ticket = Ticket(unsafe { queue.post(&requests[..chain])? });
         }
         Ok(ticket)
     }
 
-    /// Replaces neighbouring words: no device does that as an atomic, so each is swapped against
-    /// what was last seen there until that was right.
+    /// Replaces consecutive words. No device does that as an atomic, so each word is compared with the last value seen
+    /// and swapped, until that succeeds.
     ///
     /// # Safety
     /// As for [`Endpoint::update_each`].
@@ -181,7 +181,7 @@ impl VerbsEndpoint {
             self.poll(&mut queue)?;
         }
         self.make_room(&mut queue, 1)?;
-        // SAFETY: answers that nobody reads may all arrive in the one place.
+        // SAFETY: results that nobody reads may all arrive in the one place.
         unsafe { queue.post_store(at, old, new, self.nowhere(), fence) }.map(Ticket)
     }
 }

@@ -20,20 +20,20 @@ use crate::device::batch::{BatchError, LocalPiece, TransferBatch};
 use crate::memory::copy;
 use crate::{RemoteAddress, Result, Ticket};
 
-/// The most pieces that one request names: as many as the room that a request has for data.
+/// The most pieces of one request: as many as fit into a request's room for inline data.
 pub(super) const ELEMENTS: usize = 12;
 /// The longest data that is gathered by copying.
 const GATHERED: usize = 2048;
 
-/// Requests that are written down and not posted. The queue is kept meanwhile: space in its ring
-/// is taken and given back in one order.
+/// Requests that are prepared and not posted. The queue stays locked, since space in its ring is taken and given back
+/// in one order.
 struct Chain<'e> {
     endpoint: &'e VerbsEndpoint,
     operation: Operation,
     queue: MutexGuard<'e, SendQueue>,
     requests: Vec<Request>,
     elements: Box<[[ffi::ibv_sge; ELEMENTS]; CHAIN]>,
-    /// The keys of the regions that requests use, until their use is noted.
+    /// The keys of the regions that requests use, until the queue notes that use.
     held: Vec<u32>,
     posted: Ticket,
 }
@@ -96,7 +96,7 @@ impl<'e> Chain<'e> {
         Ok(())
     }
 
-    /// One request for the first few pieces of a run, if there is a good way; how many it took.
+    /// Adds one request for the first few pieces of a run, if that is efficient. Returns how many it took.
     ///
     /// # Safety
     /// As for [`VerbsEndpoint::post_batch`].
@@ -112,8 +112,8 @@ impl<'e> Chain<'e> {
                     to = to.wrapping_add(piece.len);
                 }
                 request.copy_to = ptr::null_mut();
-                // SAFETY: the ring lives as long as the queue, and this part of it is not given to
-                // others before the request is complete.
+                // SAFETY: the ring lives as long as the queue, and this part of it is not given to others before the
+                // request is complete.
                 unsafe { self.add(request)? };
                 return Ok(count);
             }
@@ -153,7 +153,7 @@ impl<'e> Chain<'e> {
         Ok(count)
     }
 
-    /// The key of one region that all the pieces are in.
+    /// The key of a region that contains all the pieces.
     fn common_key(&mut self, pieces: &[LocalPiece]) -> Result<Option<u32>> {
         let starts = pieces.iter().map(|piece| piece.base.addr());
         let ends = pieces.iter().map(|piece| piece.base.addr() + piece.len);
@@ -216,17 +216,17 @@ impl<'e> Chain<'e> {
         })
     }
 
-    /// Space in the ring. To wait for it, what is in the chain has to be posted: it may have it.
+    /// Takes space in the ring. If it has to wait, it first posts the chain, whose requests may hold the space.
     fn space(&mut self, len: u32) -> Result<(RingPiece, Local)> {
         if let Some(found) = self.queue.space(len)? {
             return Ok(found);
         }
-        // SAFETY: whoever added a request vouched for it until it is complete.
+        // SAFETY: the caller of `add` vouched for each request until it is complete.
         unsafe { self.post()? };
         self.endpoint.take_space(&mut self.queue, len)
     }
 
-    /// Adds a request, and posts the chain if that fills it.
+    /// Adds a request, and posts the chain if it is then full.
     ///
     /// # Safety
     /// As for [`SendQueue::post`].
@@ -239,8 +239,8 @@ impl<'e> Chain<'e> {
         unsafe { self.post() }
     }
 
-    /// Posts what is in the chain. After an error the connection has failed, and the space that
-    /// requests had in its ring is not needed any more.
+    /// Posts the chain. After an error, the connection has failed, and the ring space of its requests is not needed any
+    /// more.
     ///
     /// # Safety
     /// As for [`SendQueue::post`], for every request in the chain.
@@ -254,8 +254,8 @@ impl<'e> Chain<'e> {
         // SAFETY: the caller's promise.
         let posted = Ticket(unsafe { self.queue.post(&requests)? });
         self.posted = posted;
-        // What is neither inline nor in the ring is the caller's until it is complete; so is where
-        // answers go.
+        // Data that is neither inline nor in the ring stays in the caller's buffer until completion, as does the
+        // destination of reads.
         let borrows = |request: &Request| {
             request.operation == Operation::Read || request.elements != Elements::ONE
         };
@@ -267,7 +267,7 @@ impl<'e> Chain<'e> {
         Ok(())
     }
 
-    /// The regions are held for what was posted, and no longer.
+    /// The regions are held until the posted requests are complete.
     fn note_uses(&mut self) {
         for &lkey in &self.held {
             self.queue.note_use(lkey, ptr::null_mut(), 0);
@@ -275,7 +275,7 @@ impl<'e> Chain<'e> {
     }
 }
 
-/// How many pieces of memory a request can name: a read at most `of_reads`, a limit of its own on some devices.
+/// The most pieces that a request can name; for a read at most `of_reads`, a separate limit on some devices.
 fn most_elements(operation: Operation, granted: u32, of_reads: i32) -> usize {
     let granted = (granted as usize).min(ELEMENTS);
     match operation {
@@ -284,7 +284,7 @@ fn most_elements(operation: Operation, granted: u32, of_reads: i32) -> usize {
     }
 }
 
-/// How many of the first pieces, at most `most`, are together no longer than `limit`; and how long.
+/// How many of the first pieces, at most `most`, have a total length of at most `limit`; also that length.
 fn fitting(pieces: &[LocalPiece], most: usize, limit: usize) -> (usize, usize) {
     let (mut count, mut len) = (0, 0);
     for piece in pieces.iter().take(most) {

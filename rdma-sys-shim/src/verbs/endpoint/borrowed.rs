@@ -4,26 +4,26 @@ use std::sync::Arc;
 
 use crate::verbs::objects::MemoryRegion;
 
-/// What a connection's requests use in place. Numbers of requests are tickets.
+/// The memory that a connection's requests use in place. Request numbers are tickets.
 #[derive(Default)]
 pub(super) struct Borrowed(Vec<Loan>);
 
-/// A region that requests use. It was registered for an origin buffer, or else peers see it as well, and its owner may give
-/// it up meanwhile.
+/// A region that requests use. Either it was registered for an origin buffer, or it is also visible to peers, and its
+/// owner may release it meanwhile.
 struct Loan {
     region: Arc<MemoryRegion>,
-    /// The origin buffer; empty if it was not registered for one.
+    /// The origin buffer; empty if the region was not registered for one.
     base: *mut u8,
     len: usize,
     written: bool,
-    /// The newest request that uses all of the buffer, and the newest that uses any of the region: the highest number while
-    /// such requests are being posted.
+    /// The newest request that uses all of the buffer, and the newest that uses any part of the region. While such
+    /// requests are being posted, it is the highest number.
     whole: u64,
     newest: u64,
 }
 
 impl Borrowed {
-    /// The key of a loan that contains the buffer and is in use; `note_use` follows.
+    /// The key of a loan that is in use and contains the buffer; `note_use` follows.
     pub(super) fn find(
         &mut self,
         base: *mut u8,
@@ -31,7 +31,7 @@ impl Borrowed {
         written: bool,
         completed: u64,
     ) -> Option<u32> {
-        // A request that uses the whole of a loan and is not complete vouches for its memory.
+        // An incomplete request that uses the whole of a loan guarantees that its memory is mapped.
         let loan = self.0.iter_mut().find(|loan| {
             let at = base.addr().wrapping_sub(loan.base.addr());
             let inside = at <= loan.len && len <= loan.len - at;
@@ -41,7 +41,7 @@ impl Borrowed {
         Some(loan.region.lkey())
     }
 
-    /// Keeps a region that was registered for an origin buffer, and gives its key; `note_use` follows.
+    /// Keeps a region that was registered for an origin buffer, and returns its key; `note_use` follows.
     pub(super) fn lend(
         &mut self,
         region: MemoryRegion,
@@ -61,7 +61,7 @@ impl Borrowed {
         lkey
     }
 
-    /// Keeps a region, and gives its key; `note_use` follows.
+    /// Keeps a region, and returns its key; `note_use` follows.
     pub(super) fn hold(&mut self, region: &Arc<MemoryRegion>) -> u32 {
         let mut known = self.0.iter_mut();
         match known.find(|loan| Arc::ptr_eq(&loan.region, region)) {
@@ -78,7 +78,7 @@ impl Borrowed {
         region.lkey()
     }
 
-    /// Notes that request `newest` is the last of those that use the buffer with this key.
+    /// Notes that request `newest` is the last that uses the buffer with this key.
     pub(super) fn note_use(&mut self, lkey: u32, base: *mut u8, len: usize, newest: u64) {
         if let Some(loan) = self.0.iter_mut().find(|loan| loan.region.lkey() == lkey) {
             loan.newest = newest;
@@ -88,7 +88,7 @@ impl Borrowed {
         }
     }
 
-    /// Gives back what no request after `completed` uses.
+    /// Releases the loans that no request after `completed` uses.
     #[inline]
     pub(super) fn give_back(&mut self, completed: u64) {
         if !self.0.is_empty() {
@@ -96,7 +96,7 @@ impl Borrowed {
         }
     }
 
-    /// Gives back everything: nothing is under way any more.
+    /// Releases all loans: nothing is under way any more.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }

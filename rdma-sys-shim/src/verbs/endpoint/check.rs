@@ -5,7 +5,7 @@ use super::super::peer::Peer;
 use super::failure::Operation;
 use crate::{Error, RemoteAddress, Result, Width};
 
-/// Whether the key of `at` comes with the right that the operation needs.
+/// Checks that the key of `at` grants the right that the operation needs.
 #[inline]
 pub(super) fn check_key(
     peer: &Peer,
@@ -21,7 +21,7 @@ pub(super) fn check_key(
     Err(refused(peer, operation, at, len, reason))
 }
 
-/// Whether a word there can be the target of an atomic or a store.
+/// Checks that a word at `at` can be the target of an atomic or a store.
 #[inline]
 pub(super) fn check_word(
     peer: &Peer,

@@ -10,28 +10,28 @@ use crate::Result;
 use crate::verbs::memory::Pinned;
 use crate::verbs::rings::{LARGE_RING, LargeRing};
 
-/// Room for the answers to atomics.
+/// Room for the results of atomics.
 const SMALL_RING: u32 = 8 << 10;
 
-/// None of it is made before it is needed.
+/// Memory for copies. Each ring is made when it is first needed.
 #[derive(Default)]
 pub(super) struct Copies {
-    /// Of the large one, if it is there.
+    /// The book of the large ring if there is one, otherwise of the small one.
     book: Option<Ring>,
     small: Option<Pinned>,
     large: Option<LargeRing>,
 }
 
 impl Copies {
-    /// `len` bytes, if there is room now.
+    /// Takes `len` bytes, if there is room now.
     ///
     /// # Errors
-    /// Memory is needed for the first time, or again, and is refused.
+    /// A ring has to be made, and its memory is refused.
     pub(super) fn take(&mut self, len: u32, line: &Line) -> Result<Option<(RingPiece, Local)>> {
         let large = len > SMALL_RING / 4;
         match &self.book {
             Some(_) if !large || self.large.is_some() => {}
-            // The small one is in use.
+            // The small ring is in use.
             Some(book) if !book.is_empty() => {}
             _ if large => self.take_large(line)?,
             _ => self.make_small(line)?,
@@ -47,7 +47,7 @@ impl Copies {
         Ok(Some((piece, local)))
     }
 
-    /// And a small one, since it is here that errors are expected, and not where the large one is left.
+    /// Also makes the small ring. Errors are expected here, but not in `leave`.
     #[cold]
     fn take_large(&mut self, line: &Line) -> Result<()> {
         if self.small.is_none() {
@@ -74,7 +74,7 @@ impl Copies {
         Some((self.book.as_mut()?, memory))
     }
 
-    /// Where a piece is.
+    /// The address of a piece.
     pub(super) fn at(&mut self, piece: RingPiece) -> Option<*mut u8> {
         let (_, memory) = self.parts()?;
         Some(memory.base().wrapping_add(piece.at as usize))
@@ -87,14 +87,15 @@ impl Copies {
         }
     }
 
-    /// Whether others need the large ring, and nothing is under way in it.
+    /// Whether other connections need the large ring, and nothing is under way in it.
     #[inline]
     pub(super) fn are_to_be_left(&self) -> bool {
         let wanted = self.large.as_ref().is_some_and(LargeRing::is_wanted);
         wanted && self.book.as_ref().is_some_and(Ring::is_empty)
     }
 
-    /// Leaves the large ring to others. Atomics, by which locks are released, then need no more memory than there is.
+    /// Releases the large ring for others. Atomics, which release locks, then use the small ring, and need no new
+    /// memory.
     #[cold]
     pub(super) fn leave(&mut self) {
         self.large = None;

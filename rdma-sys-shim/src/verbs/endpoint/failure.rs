@@ -8,7 +8,7 @@ use super::super::events::Fault;
 use super::super::peer::Peer;
 use crate::{Access, Direction, Error, Fetch, RemoteAddress};
 
-/// What a work request was for.
+/// The purpose of a work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     Write,
@@ -16,8 +16,7 @@ pub(super) enum Operation {
     FetchAdd,
     CompareSwap,
     Store,
-    /// A write of nothing, whose answer says that the peer's device lives and has carried out
-    /// everything before it.
+    /// A write of no bytes. Its answer shows that the peer's device works and has carried out everything before it.
     Probe,
 }
 
@@ -40,7 +39,7 @@ impl From<Fetch> for Operation {
 }
 
 impl Operation {
-    /// What it needs of the region that it goes to.
+    /// The right that it needs at the target.
     pub(super) fn right(self) -> Access {
         match self {
             Self::Write | Self::Probe => Access::WRITE,
@@ -62,23 +61,23 @@ impl Operation {
     }
 }
 
-/// The first failure of an endpoint: everything later on it fails for the same reason.
+/// The first failure of an endpoint. All later operations fail for the same reason.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Failure {
-    /// Of the request that failed.
+    /// The ticket of the failed request.
     pub(super) ticket: u64,
     pub(super) operation: Operation,
     pub(super) at: RemoteAddress,
     pub(super) len: u64,
     pub(super) status: status::Type,
     pub(super) vendor: u32,
-    /// How many requests behind it were given back for its sake.
+    /// How many later requests were flushed because of it.
     pub(super) flushed: u64,
 }
 
 impl Failure {
-    /// Whether something else, which the device reports apart, may have ended the connection: an
-    /// error of this queue pair, or its port going down.
+    /// Whether the cause may be an event that the device reports separately: an error of this queue pair, or its port
+    /// going down.
     pub(super) fn is_consequence(&self) -> bool {
         matches!(
             self.status,
@@ -86,13 +85,13 @@ impl Failure {
         )
     }
 
-    /// Whether the peer's device has not answered.
+    /// Whether the peer's device did not answer.
     pub(super) fn is_silence(&self) -> bool {
         self.status == status::IBV_WC_RETRY_EXC_ERR
     }
 
-    /// The failure as an error of an operation on `peer`. `trouble` is what is known to be wrong
-    /// with this process's own queue pair or port.
+    /// The failure as an error of an operation on `peer`. `trouble` is a known fault of this process's own queue pair
+    /// or port.
     pub(super) fn error(&self, peer: &Peer, trouble: Option<&Fault>) -> Error {
         let need = self.operation.name();
         let RemoteAddress { address, rkey } = self.at;
@@ -109,7 +108,7 @@ impl Failure {
                 reason: "the target's device refused it: outside of the region, without the \
                          right, misaligned, or deregistered",
             },
-            // Where the own port failed, the peer is not to blame, and may be well.
+            // If our own port failed, the peer is not the cause, and may still work.
             status::IBV_WC_RETRY_EXC_ERR | status::IBV_WC_RNR_RETRY_EXC_ERR if !port_failed => {
                 Error::NoAnswer {
                     operation: need,
@@ -145,8 +144,8 @@ fn nothing_arrived_at(port: &str) -> String {
     )
 }
 
-/// A completion status in words: the library's own for those of reliable datagrams, memory windows and tag matching, which
-/// are not used here.
+/// A completion status in words. The words are the library's own for reliable datagrams, memory windows and tag
+/// matching, which are not used here.
 fn words(code: status::Type) -> &'static str {
     match code {
         status::IBV_WC_LOC_LEN_ERR => "local length error: longer than the port can send",

@@ -10,10 +10,10 @@ use crate::verbs::adapter::Adapter;
 use crate::verbs::objects::{CompletionQueue, ProtectionDomain, QueuePair};
 use crate::verbs::rings::Rings;
 
-/// Entries that are taken from the completion queue at a time.
+/// The most entries that are taken from the completion queue at a time.
 pub(super) const BATCH: usize = 16;
 
-/// What the device says of a request that it has done with.
+/// The device's report of a request that it has finished.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Report {
     pub(super) ticket: u64,
@@ -21,26 +21,26 @@ pub(super) struct Report {
     pub(super) error: Option<(status::Type, u32)>,
 }
 
-/// A connection's queue pair and completion queue. Dropping it ends all its work: the device then
-/// touches no memory on its behalf.
+/// A connection's queue pair and completion queue. Dropping it ends all its work; then the device accesses no memory
+/// for it.
 pub(super) trait Link {
-    /// Posts a chain of requests. After an error, some may have been posted all the same.
+    /// Posts a chain of requests. After an error, some may nevertheless have been posted.
     ///
     /// # Safety
     /// As for [`QueuePair::post_send`].
     unsafe fn post(&self, first: *mut ffi::ibv_send_wr) -> Result<()>;
 
-    /// Takes up to [`BATCH`] reports, and says how many; they replace those of the last time.
+    /// Takes up to [`BATCH`] reports, which replace the previous ones. Returns their number.
     fn take_reports(&mut self) -> Result<usize>;
 
-    /// One of those that were taken last.
+    /// One of the reports that were taken last.
     fn report(&self, index: usize) -> Report;
 
-    /// Has all its work end soon, and reported.
+    /// Ends all work soon, with reports.
     fn fail(&self) -> Result<()>;
 }
 
-/// The real one.
+/// The link of a real device.
 pub(super) struct Line {
     pub(super) pair: QueuePair,
     pub(super) domain: Arc<ProtectionDomain>,

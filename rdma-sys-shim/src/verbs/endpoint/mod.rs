@@ -43,27 +43,26 @@ use crate::device::batch::{BatchError, TransferBatch};
 use crate::system::random;
 use crate::{Direction, Endpoint, Error, Fetch, RemoteAddress, Result, Ticket, Update, Width};
 
-/// Data that is at most this long travels in its request, where the device allows it.
+/// The longest data that travels in its request, if the device allows it.
 const INLINE: u32 = 220;
-/// Between attempts to find room in the queue, before others get the processor.
+/// Attempts to find room in the queue before the thread yields.
 const SPINS: u32 = 64;
-/// Between looks at whether the device still works.
+/// Attempts between two checks that the device still works.
 const WATCH_SPINS: u32 = 64 * SPINS;
 
 pub(super) struct VerbsEndpoint {
     adapter: Arc<Adapter>,
     peer: Peer,
     psn: u32,
-    /// The longest request in bytes that both ends take, once they have settled on it.
+    /// The longest request in bytes that both ends accept, once they have agreed on it.
     longest: AtomicUsize,
     queue: Mutex<SendQueue>,
-    /// The ticket up to which everything is complete, and the newest that uses a buffer of the
-    /// caller.
+    /// The ticket up to which everything is complete, and the newest ticket that uses a caller's buffer.
     completed: AtomicU64,
     borrowing: AtomicU64,
-    /// What the peer's process has come to.
+    /// The state of the peer's process.
     status: Arc<Status>,
-    /// What was wrong here when the connection failed: later it may be in order again.
+    /// The fault here when the connection failed: later it may be gone.
     trouble: OnceLock<Option<Fault>>,
 }
 
@@ -85,7 +84,7 @@ impl VerbsEndpoint {
         Ok(Self {
             adapter: adapter.clone(),
             peer,
-            // Drawn, so that packets of an earlier connection are not taken for this one's.
+            // Random, so that packets of an earlier connection are not accepted on this one.
             psn: u32::from_le_bytes(random()?) & 0xff_ffff,
             longest: AtomicUsize::new(1),
             queue: Mutex::new(queue),
@@ -101,17 +100,17 @@ impl VerbsEndpoint {
         self.queue().number()
     }
 
-    /// How many requests were posted.
+    /// The number of posted requests.
     pub(super) fn posted(&self) -> u64 {
         self.queue().posted()
     }
 
-    /// Number of the first packet that this end sends.
+    /// The number of the first packet that this end sends.
     pub(super) fn psn(&self) -> u32 {
         self.psn
     }
 
-    /// Connects it; requests are at most `longest` bytes long then.
+    /// Connects it. Requests are then at most `longest` bytes long.
     pub(super) fn establish(&self, with: &Establish, longest: usize) -> Result<()> {
         self.longest.store(longest, Ordering::Relaxed);
         match self.queue().pair() {
@@ -130,14 +129,14 @@ impl VerbsEndpoint {
         self.status.presence() == Presence::Closed
     }
 
-    /// Whether all that was posted has arrived, or has failed, or is for a peer that is not there: such
-    /// a one does not answer, and needs nothing any more.
+    /// Whether all posted operations have arrived or failed, or the peer does not run: then it does not answer, and
+    /// needs nothing any more.
     pub(super) fn is_drained(&self) -> bool {
         let last = Ticket(self.queue().posted());
         self.status.presence() != Presence::Here || self.completed(last).unwrap_or(true)
     }
 
-    /// Waits for [`VerbsEndpoint::is_drained`]. False if it takes until after `end`.
+    /// Waits for [`VerbsEndpoint::is_drained`]. False if that takes longer than until `end`.
     pub(super) fn drain(&self, end: Instant) -> bool {
         while !self.is_drained() {
             if Instant::now() > end {
@@ -164,7 +163,7 @@ impl VerbsEndpoint {
         Ok(queue)
     }
 
-    /// Fails if the connection has.
+    /// Fails if the connection has failed.
     #[inline]
     fn sound(&self, queue: &SendQueue) -> Result<()> {
         match queue.failure() {
@@ -201,12 +200,12 @@ impl VerbsEndpoint {
         }
     }
 
-    /// Takes completions, and fails if one of them does.
+    /// Takes completions, and fails if one of them reports a failure.
     #[inline(always)]
     fn poll(&self, queue: &mut SendQueue) -> Result<()> {
         let polled = queue.poll();
         if self.adapter.trouble.is_fatal() && !queue.is_idle() {
-            // Such a device reports nothing any more.
+            // A device with a fatal error reports nothing any more.
             queue.break_off(ibverbs_sys::ibv_wc_status::IBV_WC_FATAL_ERR);
         }
         self.completed.store(queue.succeeded(), Ordering::Release);
@@ -217,7 +216,7 @@ impl VerbsEndpoint {
         }
     }
 
-    /// Tries until `attempt` has what it needs; completions bring it.
+    /// Repeats `attempt` until it succeeds; completions free what it needs.
     #[inline]
     fn until<T>(
         &self,
@@ -240,7 +239,7 @@ impl VerbsEndpoint {
         if spins.is_multiple_of(WATCH_SPINS) {
             self.watch(queue)?;
         }
-        // Says also why a watch has broken off.
+        // The poll also gives the reason if a watch has broken off.
         self.poll(queue)?;
         if spins.is_multiple_of(SPINS) {
             std::thread::yield_now();
@@ -248,7 +247,7 @@ impl VerbsEndpoint {
         Ok(())
     }
 
-    /// Breaks the connection off if the device has stopped to work, or the peer has died.
+    /// Breaks off the connection if the device has stopped working, or the peer has died.
     #[cold]
     fn watch(&self, queue: &mut SendQueue) -> Result<()> {
         if self.status.presence() == Presence::Gone && !queue.is_idle() {
@@ -268,7 +267,7 @@ impl VerbsEndpoint {
         self.until(queue, |queue| queue.space(len))
     }
 
-    /// Posts one request, when there is room.
+    /// Posts one request when there is room.
     ///
     /// # Safety
     /// As for [`SendQueue::post`].
@@ -279,7 +278,7 @@ impl VerbsEndpoint {
         unsafe { queue.post_one(request) }.map(Ticket)
     }
 
-    /// Waits for an operation; the device ends every wait by an answer or a failure.
+    /// Waits for an operation. The device ends every wait with an answer or a failure.
     pub(super) fn wait(&self, ticket: Ticket) -> Result<()> {
         let mut spins = 0_u32;
         while !self.completed(ticket)? {
@@ -295,19 +294,19 @@ impl VerbsEndpoint {
     }
 }
 
-/// Requests that a queue pair has room for.
+/// The number of requests that a queue pair has room for.
 fn send_limit(adapter: &Adapter) -> u32 {
     let most = adapter.context.attributes().max_qp_wr;
     adapter.settings.send_queue.min(most.max(1) as u32)
 }
 
-/// Pieces of memory that a request can name.
+/// The most pieces of memory that a request can name.
 fn send_elements(adapter: &Adapter) -> u32 {
     let most = adapter.context.attributes().max_sge;
     (ELEMENTS as u32).min(most.max(1) as u32)
 }
 
-/// A queue pair as every connection has it.
+/// Makes a queue pair with the attributes that all connections use.
 pub(super) fn queue_pair(
     adapter: &Adapter,
     completions: &Arc<CompletionQueue>,
@@ -403,12 +402,12 @@ impl Endpoint for VerbsEndpoint {
         self.sound(&queue)
     }
 
-    /// A connection that failed may have done so for want of anything between the two: what is asked of it next
-    /// fails as well, and says why.
+    /// A connection may fail because of any component between the two. Then its next operation fails as well, with the
+    /// cause.
     fn liveness(&self) -> Result<()> {
         if self.status.presence() == Presence::Here {
             let mut queue = self.queue();
-            // The answer, or that there is none, is seen next time.
+            // The next call sees the answer or its absence.
             let _ = queue.ask();
             let _ = self.poll(&mut queue);
         }

@@ -28,49 +28,49 @@ use crate::{Error, Fetch, RemoteAddress, Result};
 
 /// The longest request through the ring.
 pub(super) const PIECE_BYTES: usize = 64 << 10;
-/// While the device works on so many requests, short ones wait for others before the bell is rung,
-/// which is the dearest part of posting.
+/// While the device has this many requests to work on, short requests wait for others to share a bell. Ringing it is
+/// the most expensive part of posting.
 const STREAM: usize = 4;
-/// Requests longer than this do not wait.
+/// The longest request that waits.
 const LONGEST_THAT_WAITS: u32 = 16 << 10;
 
 pub(super) struct SendQueue<L = Line> {
-    // Declared, and so dropped, before the memory that its requests use. `None` once it had to be
+    // Declared first, so that it is dropped before the memory that its requests use. `None` after it had to be
     // destroyed to stop it.
     link: Option<L>,
     number: u32,
     limit: usize,
     inline: usize,
-    /// What is not known to be complete, oldest first, and of these the newest that the device has
-    /// not been told of.
+    /// Requests that are not known to be complete, oldest first. The newest of them may not have been posted to the
+    /// device.
     pending: VecDeque<Pending>,
     unposted: Unposted,
-    /// Ticket of the newest request, and of the newest that the device has done with.
+    /// The ticket of the newest request, and of the newest that the device has finished.
     posted: u64,
     completed: u64,
     signals: Signals,
-    /// The newest read.
+    /// The ticket of the newest read.
     last_read: u64,
     copies: Copies,
     /// The origin buffers that requests use in place.
     borrowed: Borrowed,
-    /// What was complete when it was looked for progress, and since when nothing else is.
+    /// The completed ticket at the last check for progress, and the time since which it has not changed.
     watched: Option<(u64, Instant)>,
     failure: Option<Failure>,
 }
 
-/// A request that is written down, whether the bell was rung for it or not.
+/// A prepared request, whether or not the bell was rung for it.
 struct Pending {
     operation: Operation,
     at: RemoteAddress,
     len: u32,
     space: RingPiece,
-    /// Where to copy what arrived in the ring.
+    /// Where to copy data that arrived in the ring.
     copy_to: *mut u8,
 }
 
-// SAFETY: the pointers lead to buffers that callers leave to the queue until their requests are
-// complete, whichever thread finds that out, and within the queue's own chain.
+// SAFETY: the pointers lead to buffers that callers leave to the queue until their requests are complete, whichever
+// thread detects that, and into the queue's own chain.
 unsafe impl<L: Send> Send for SendQueue<L> {}
 
 impl SendQueue {
@@ -84,7 +84,7 @@ impl SendQueue {
         self.link.as_ref().map(|line| &line.pair)
     }
 
-    /// Space in the ring, if there is any now.
+    /// Takes space in the ring, if there is any now.
     ///
     /// # Errors
     /// As for [`Copies::take`].
@@ -93,8 +93,7 @@ impl SendQueue {
         self.copies.take(len, line)
     }
 
-    /// Makes an origin buffer known to the device for requests that are about to be posted;
-    /// `note_use` follows.
+    /// Registers an origin buffer for requests that are about to be posted; `note_use` follows.
     ///
     /// # Safety
     /// The buffer stays mapped until the requests that use it are complete.
@@ -103,7 +102,7 @@ impl SendQueue {
             return Ok(lkey);
         }
         let line = self.link.as_ref().ok_or_else(destroyed)?;
-        // SAFETY: the caller's promise; it is given back once its newest request is complete.
+        // SAFETY: the caller's promise; the region is released once its newest request is complete.
         let region = unsafe { memory::lend(&line.domain, base, len, written)? };
         Ok(self.borrowed.lend(region, base, len, written))
     }
@@ -134,7 +133,7 @@ impl<L: Link> SendQueue<L> {
         self.number
     }
 
-    /// Bytes that a request can carry itself.
+    /// The most bytes of inline data in a request.
     pub(super) fn inline(&self) -> usize {
         self.inline
     }
@@ -164,12 +163,12 @@ impl<L: Link> SendQueue<L> {
         self.failure.as_ref()
     }
 
-    /// The newest read, if it may still be under way: an atomic would overtake it without a fence.
+    /// The newest read, if it may be under way: an atomic without a fence would overtake it.
     pub(super) fn pending_read(&self) -> Option<u64> {
         (self.last_read > self.completed).then_some(self.last_read)
     }
 
-    /// How many requests fit now.
+    /// How many more requests fit now.
     pub(super) fn room(&self) -> usize {
         self.limit - self.pending.len()
     }
@@ -179,21 +178,20 @@ impl<L: Link> SendQueue<L> {
         self.borrowed.hold(region)
     }
 
-    /// Notes that the newest request is the last of those that use the buffer for which `lend` or
-    /// `hold` gave `lkey`.
+    /// Notes that the newest request is the last that uses the buffer for which `lend` or `hold` returned `lkey`.
     pub(super) fn note_use(&mut self, lkey: u32, base: *mut u8, len: usize) {
         self.borrowed.note_use(lkey, base, len, self.posted);
         if self.pending.is_empty() {
-            // It has failed, and nothing is under way any more.
+            // The connection has failed, and nothing is under way any more.
             self.borrowed.clear();
         }
     }
 
-    /// Posts requests with one bell; there is room for them. Returns the ticket of the last.
+    /// Posts requests with one bell. There must be room for them. Returns the ticket of the last.
     ///
     /// # Safety
-    /// The memory that each request names may be used by the device until it is complete; what it
-    /// carries inline, and the list of its data if it has one, are readable now.
+    /// The device may use the memory that each request names until it is complete. Its inline data, and the list of its
+    /// data if it has one, are readable now.
     pub(super) unsafe fn post(&mut self, requests: &[Request]) -> Result<u64> {
         for request in requests {
             if self.unposted.len() == CHAIN {
@@ -206,22 +204,22 @@ impl<L: Link> SendQueue<L> {
         Ok(self.posted)
     }
 
-    /// Posts a request, or has it wait for the next; there is room for it. Whatever asks about
-    /// completion ends the wait.
+    /// Posts a request, or lets it wait for the next one. There must be room. A call that asks for completion ends the
+    /// wait.
     ///
     /// # Safety
     /// As for [`SendQueue::post`].
     #[inline(always)]
     pub(super) unsafe fn post_one(&mut self, request: &Request) -> Result<u64> {
         debug_assert!(self.room() > 0);
-        // Peers wait for what is stored; nobody has to ask about it.
+        // Peers wait for stored words, and no call may ask for their completion.
         let plain = matches!(request.operation, Operation::Write | Operation::Read)
             && !request.signal
             && !request.fence
             && request.local.len <= LONGEST_THAT_WAITS;
         let waits = plain && self.unposted.can_keep(request) && self.streams()?;
-        // SAFETY: the caller's promise; if the bell is not rung, there is no list, and the chain
-        // carries what is inline.
+        // SAFETY: the caller's promise; if the bell is not rung, there is no list, and the chain copies the inline
+        // data.
         unsafe { self.write_down(request)? };
         if !waits {
             self.ring_bell()?;
@@ -232,12 +230,12 @@ impl<L: Link> SendQueue<L> {
         Ok(self.posted)
     }
 
-    /// Stores `new` in a word that holds `old`, after everything that was posted before; there is room, and `fence`
-    /// is set if reads are among that. A write may overtake other writes, an atomic does not: while anything is under
-    /// way, one adds the difference, and its answer goes to `answer`.
+    /// Stores `new` in a word that holds `old`, after everything posted before. There must be room. `fence` is set if
+    /// reads are under way. A write may overtake other writes, but an atomic does not. So while anything is under way,
+    /// an atomic adds the difference, and its result goes to `answer`.
     ///
     /// # Safety
-    /// `answer` may be written by the device until the request is complete, and is never read.
+    /// The device may write to `answer` until the request is complete; nothing reads it.
     pub(super) unsafe fn post_store(
         &mut self,
         at: RemoteAddress,
@@ -257,12 +255,11 @@ impl<L: Link> SendQueue<L> {
                 ..Request::whole(Operation::Store, at, answer)
             }
         };
-        // SAFETY: what is inline is copied in the call; the answer is the caller's promise.
+        // SAFETY: inline data is copied in the call; the answer is the caller's promise.
         unsafe { self.post_one(&request) }
     }
 
-    /// Whether the device has work for the time that a request waits. One look is for all that share
-    /// the bell.
+    /// Whether the device has enough work while a request waits. The requests that share a bell need only one check.
     #[inline]
     fn streams(&mut self) -> Result<bool> {
         if self.unposted.len() == 0 && self.pending.len() >= STREAM {
@@ -274,8 +271,8 @@ impl<L: Link> SendQueue<L> {
     /// Gives a request its ticket, and a place in the chain.
     ///
     /// # Safety
-    /// As for [`SendQueue::post`], but that what it carries inline, and the list of its data if it has
-    /// one, stay readable until the bell is rung.
+    /// As for [`SendQueue::post`], but its inline data, and the list of its data if it has one, stay readable until the
+    /// bell is rung.
     #[inline(always)]
     unsafe fn write_down(&mut self, request: &Request) -> Result<()> {
         if self.link.is_none() {
@@ -290,7 +287,7 @@ impl<L: Link> SendQueue<L> {
         Ok(())
     }
 
-    /// Posts what is written down.
+    /// Posts the prepared requests.
     #[inline(always)]
     fn ring_bell(&mut self) -> Result<()> {
         if self.unposted.len() == 0 {
@@ -300,19 +297,19 @@ impl<L: Link> SendQueue<L> {
         let Some(link) = &self.link else {
             return Err(destroyed());
         };
-        // SAFETY: a chain of requests, for each of which whoever wrote it down has promised what
-        // the device needs.
+        // SAFETY: a chain of requests; for each of them, the caller that prepared it has promised what the device
+        // needs.
         if let Err(error) = unsafe { link.post(first) } {
-            // It may refuse them because of what it has reported already.
+            // The device may refuse them because of a failure that it has already reported.
             let _ = self.take_completions();
-            // How much of it the device has taken is not known. None of it is to go on.
+            // It is unknown how many of them the device has accepted. None may continue.
             self.break_off(status::IBV_WC_LOC_QP_OP_ERR);
             return Err(error);
         }
         Ok(())
     }
 
-    /// Posts what waits, because somebody asks about `ticket`.
+    /// Posts waiting requests, because a caller asks for `ticket`.
     #[inline]
     pub(super) fn post_waiting(&mut self, ticket: u64) -> Result<()> {
         if self.unposted.len() == 0 {
@@ -340,7 +337,7 @@ impl<L: Link> SendQueue<L> {
         });
     }
 
-    /// Posts a write of nothing if no signalled request answers for `ticket`, and there is room.
+    /// Posts an empty write if no signalled request covers `ticket`, and there is room.
     pub(super) fn ask_about(&mut self, ticket: u64) -> Result<()> {
         self.post_waiting(ticket)?;
         if self.signals.newest() >= ticket || self.room() == 0 || self.failure.is_some() {
@@ -350,7 +347,7 @@ impl<L: Link> SendQueue<L> {
         unsafe { self.post_one(&Request::probe()) }.map(|_| ())
     }
 
-    /// Sees to it that something under way will report.
+    /// Ensures that an operation under way will report.
     pub(super) fn ask(&mut self) -> Result<()> {
         self.ask_about(self.completed + 1)
     }

@@ -9,7 +9,7 @@ use super::failure::Operation;
 use super::ring::RingPiece;
 use crate::{Fetch, RemoteAddress};
 
-/// What a request does at the target.
+/// The action of a request at the target.
 #[derive(Clone, Copy)]
 pub(super) enum Verb {
     Write,
@@ -17,13 +17,13 @@ pub(super) enum Verb {
     Fetch(Fetch),
 }
 
-/// Where a request finds or leaves its data in this process.
+/// The source or destination of a request's data in this process.
 #[derive(Clone, Copy)]
 pub(in crate::verbs) struct Local {
     pub(in crate::verbs) base: *mut u8,
     pub(in crate::verbs) len: u32,
     pub(in crate::verbs) lkey: u32,
-    /// The request carries the data itself.
+    /// Whether the request carries the data inline.
     pub(in crate::verbs) inline: bool,
 }
 
@@ -35,7 +35,7 @@ impl Local {
         inline: false,
     };
 
-    /// In a region.
+    /// Data in a region.
     pub(super) fn at(base: *mut u8, len: usize, lkey: u32) -> Self {
         Self {
             base,
@@ -45,7 +45,7 @@ impl Local {
         }
     }
 
-    /// To be carried by the request.
+    /// Inline data, carried by the request.
     pub(super) fn carried(base: *const u8, len: usize) -> Self {
         Self {
             base: base.cast_mut(),
@@ -56,7 +56,7 @@ impl Local {
     }
 }
 
-/// A list of pieces of memory that is valid until the bell is rung for the request.
+/// A list of pieces of memory. It is valid until the bell is rung for the request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Elements {
     pub(super) list: *mut ffi::ibv_sge,
@@ -64,7 +64,7 @@ pub(super) struct Elements {
 }
 
 impl Elements {
-    /// There is no list: `local` is the only piece.
+    /// No list: `local` is the only piece.
     pub(super) const ONE: Self = Self {
         list: ptr::null_mut(),
         count: 0,
@@ -78,20 +78,20 @@ pub(super) struct Request {
     pub(super) verb: Verb,
     pub(super) at: RemoteAddress,
     pub(super) local: Local,
-    /// Where the data is in several pieces, that are together as long as `local`.
+    /// The pieces, if there are several; their total length is that of `local`.
     pub(super) elements: Elements,
-    /// Space of the ring that is free again afterwards.
+    /// Ring space that is free after completion.
     pub(super) space: RingPiece,
-    /// Where to copy what arrived.
+    /// Where to copy data that arrived.
     pub(super) copy_to: *mut u8,
-    /// Take effect after reads and atomics too.
+    /// Whether it takes effect only after earlier reads and atomics.
     pub(super) fence: bool,
-    /// Report completion in any case: somebody waits for this one.
+    /// Whether it must report completion, because a caller waits for it.
     pub(super) signal: bool,
 }
 
 impl Request {
-    /// A request for the whole of `local`, unfenced, that brings its data nowhere else.
+    /// A request for the whole of `local`, without a fence or a further copy.
     pub(super) fn whole(operation: Operation, at: RemoteAddress, local: Local) -> Self {
         Self {
             operation,
@@ -109,7 +109,7 @@ impl Request {
         }
     }
 
-    /// A write of nothing, whose answer tells of everything before it.
+    /// An empty write, whose answer covers everything before it.
     pub(super) fn probe() -> Self {
         Self {
             signal: true,
@@ -117,7 +117,7 @@ impl Request {
         }
     }
 
-    /// Its data, as verbs want it.
+    /// Its data, as a verbs scatter-gather element.
     pub(super) fn element(&self) -> ffi::ibv_sge {
         ffi::ibv_sge {
             addr: self.local.base.addr() as u64,
@@ -126,14 +126,13 @@ impl Request {
         }
     }
 
-    /// Writes it into `work` as verbs want it, but for what leads to other memory: its link, and
-    /// the list of its data, which is null if `local` is all of it. What verbs do not read for such
-    /// a request is left as it is.
+    /// Writes it into `work` in the form of verbs. Does not set the link to the next request, nor the list of its data,
+    /// which is null if `local` is all of it. Members that verbs do not read for such a request keep their values.
     #[inline]
     pub(super) fn write_to(&self, work: &mut ffi::ibv_send_wr, ticket: u64, report: bool) {
         use ffi::ibv_send_flags as Flags;
         let RemoteAddress { address, rkey } = self.at;
-        // Above the key of verbs stand the rights that it lacks (`memory::Key`).
+        // The bits above the verbs key give the rights that it lacks (`memory::rights`).
         let rkey = rkey as u32;
         let mut flags = Flags(0);
         for (flag, wanted) in [

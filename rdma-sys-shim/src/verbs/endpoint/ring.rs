@@ -3,7 +3,7 @@
 /// Every piece starts at a multiple of this, so that an atomic's result is aligned.
 const ALIGN: u32 = 8;
 
-/// The book of a ring of bytes; the bytes are elsewhere.
+/// The allocation state of a ring of bytes. The bytes are stored elsewhere.
 #[derive(Debug)]
 pub(super) struct Ring {
     len: u32,
@@ -11,12 +11,12 @@ pub(super) struct Ring {
     used: u32,
 }
 
-/// Part of a ring.
+/// A part of a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RingPiece {
-    /// Where it starts.
+    /// Its start.
     pub(super) at: u32,
-    /// What it takes of the ring, with what is skipped before it.
+    /// The bytes that it takes of the ring, including those skipped before it.
     pub(super) takes: u32,
 }
 
@@ -33,7 +33,7 @@ impl Ring {
         self.used == 0
     }
 
-    /// `len` bytes in one piece, if there is room.
+    /// Takes `len` contiguous bytes, if there is room.
     pub(super) fn take(&mut self, len: u32) -> Option<RingPiece> {
         let len = len.checked_add(ALIGN - 1)? & !(ALIGN - 1);
         let to_end = self.len - self.head;

@@ -2,24 +2,24 @@
 
 use super::request::Request;
 
-/// At least one of so many requests in a row is signalled, or of as many as fit in the queue: a full
-/// one always has a report to come.
+/// At least one of this many consecutive requests is signalled, or one of as many as fit into the queue. So a full
+/// queue always has a report pending.
 pub(super) const EVERY: u64 = 16;
-/// And at least one in so many bytes.
+/// The most bytes between two signalled requests.
 const BYTES: u64 = 64 << 10;
 
-/// Which requests are signalled.
+/// Decides which requests are signalled.
 #[derive(Clone, Copy)]
 pub(super) struct Signals {
-    /// At least one in so many.
+    /// At least one of this many requests is signalled.
     every: u64,
-    /// The newest that is, and the bytes since.
+    /// The newest signalled request, and the bytes since.
     newest: u64,
     bytes: u64,
 }
 
 impl Signals {
-    /// For a queue of so many requests.
+    /// For a queue of `limit` requests.
     pub(super) fn new(limit: usize) -> Self {
         Self {
             every: EVERY.min(limit as u64),
@@ -28,13 +28,13 @@ impl Signals {
         }
     }
 
-    /// Ticket of the newest request that is signalled.
+    /// The ticket of the newest signalled request.
     #[inline]
     pub(super) fn newest(&self) -> u64 {
         self.newest
     }
 
-    /// Whether the next request is. `idle`: there is nothing before it.
+    /// Whether to signal the next request. `idle`: no request is before it.
     #[inline]
     pub(super) fn reports(&mut self, request: &Request, ticket: u64, idle: bool) -> bool {
         self.bytes += u64::from(request.local.len);

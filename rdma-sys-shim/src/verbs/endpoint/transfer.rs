@@ -9,11 +9,11 @@ use super::request::{Local, Request};
 use crate::memory::copy;
 use crate::{RemoteAddress, Result, Ticket};
 
-/// Data that is at most this long is copied sooner than it is looked for among the regions.
+/// Data up to this length is copied, since a search for its region would take longer.
 pub(super) const COPIED_AT_ONCE: usize = 256;
 
 impl VerbsEndpoint {
-    /// A write or a read, whose key was checked.
+    /// A write or a read. Its key has been checked.
     ///
     /// # Safety
     /// As for [`Endpoint::transfer`](crate::Endpoint::transfer).
@@ -41,7 +41,7 @@ impl VerbsEndpoint {
         if lkey.is_none() && len > self.adapter.settings.copied {
             // SAFETY: the caller's promise.
             lkey = unsafe { queue.lend(base, len, written) }
-                // Memory that cannot be registered can still be copied, in pieces.
+                // Memory that cannot be registered is copied in pieces instead.
                 .inspect_err(|error| tracing::debug!(%error, "an origin buffer is copied instead"))
                 .ok();
         }
@@ -49,8 +49,8 @@ impl VerbsEndpoint {
             // SAFETY: the caller's promise.
             return unsafe { self.through_ring(queue, operation, base, len, at) };
         };
-        // SAFETY: the caller's promise; the key is of a region or of a loan that contains the
-        // buffer, which the queue keeps until these requests are complete.
+        // SAFETY: the caller's promise; the key is of a region or of a loan that contains the buffer, which the queue
+        // keeps until these requests are complete.
         let posted = unsafe { self.in_place(queue, operation, base, len, at, lkey) };
         queue.note_use(lkey, base, len);
         posted
@@ -88,13 +88,13 @@ impl VerbsEndpoint {
             let place = at.moved(start as i64);
             // SAFETY: a part of what the caller vouches for.
             ticket = unsafe { self.post(queue, &Request::whole(operation, place, local))? };
-            // At once: if a later part cannot be posted, this one is under way all the same.
+            // At once: if a later part cannot be posted, this one is nevertheless under way.
             self.borrowing.fetch_max(ticket.0, Ordering::Relaxed);
         }
         Ok(ticket)
     }
 
-    /// Copies data by way of the ring.
+    /// Copies data through the ring.
     ///
     /// # Safety
     /// As for [`VerbsEndpoint::transfer_on`].

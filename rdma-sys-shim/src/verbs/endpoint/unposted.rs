@@ -5,15 +5,15 @@ use ibverbs_sys as ffi;
 use super::INLINE;
 use super::request::{Elements, Request};
 
-/// The most requests that one bell is rung for.
+/// The most requests for which one bell is rung.
 pub(super) const CHAIN: usize = 16;
-/// So many single requests of a stream share one: all but the last wait.
+/// Single requests of a stream that share one bell: all except the last wait.
 const SHARE: usize = 4;
 
 pub(super) struct Unposted {
     works: Box<[ffi::ibv_send_wr; CHAIN]>,
     elements: Box<[ffi::ibv_sge; CHAIN]>,
-    /// What waiting requests carry: their callers may change the original meanwhile.
+    /// Copies of the waiting requests' inline data, since callers may change the original.
     carried: Box<[[u8; INLINE as usize]; SHARE - 1]>,
     len: usize,
 }
@@ -33,14 +33,14 @@ impl Unposted {
         self.len
     }
 
-    /// Whether one more request can wait here for others, after the call that brings it.
+    /// Whether one more request can wait here after the call that posts it returns.
     #[inline]
     pub(super) fn can_keep(&self, request: &Request) -> bool {
         let too_long = request.local.inline && request.local.len > INLINE;
         self.len + 1 < SHARE && request.elements == Elements::ONE && !too_long
     }
 
-    /// Writes a request down; there is room for it.
+    /// Adds a request; there must be room for it.
     #[inline]
     pub(super) fn add(&mut self, request: &Request, ticket: u64, report: bool) {
         self.elements[self.len] = request.element();
@@ -48,7 +48,7 @@ impl Unposted {
         self.len += 1;
     }
 
-    /// Takes over what the newest request carries, so that it can wait.
+    /// Copies the inline data of the newest request, so that it can wait.
     ///
     /// # Safety
     /// The request names readable memory.
@@ -56,8 +56,8 @@ impl Unposted {
     pub(super) unsafe fn carry(&mut self, request: &Request) {
         let (index, len) = (self.len - 1, request.local.len as usize);
         let room = &mut self.carried[index][..len];
-        // SAFETY: `len` readable bytes by the caller's promise, and as many of our own, which the
-        // caller cannot know of.
+        // SAFETY: `len` readable bytes by the caller's promise, and as many of our own, which the caller has no pointer
+        // to.
         unsafe {
             request
                 .local
@@ -67,14 +67,14 @@ impl Unposted {
         self.elements[index].addr = room.as_ptr().expose_provenance() as u64;
     }
 
-    /// Has the newest request report.
+    /// Makes the newest request report its completion.
     pub(super) fn signal_newest(&mut self) {
         if let Some(newest) = self.len.checked_sub(1) {
             self.works[newest].send_flags |= ffi::ibv_send_flags::IBV_SEND_SIGNALED.0;
         }
     }
 
-    /// Takes all, linked to one another: valid until another request is added.
+    /// Takes all requests, linked to one another. They are valid until another request is added.
     #[inline]
     pub(super) fn take(&mut self) -> *mut ffi::ibv_send_wr {
         let element = self.elements.as_mut_ptr();
@@ -95,7 +95,7 @@ impl Unposted {
         first
     }
 
-    /// Forgets all.
+    /// Drops all requests.
     pub(super) fn clear(&mut self) {
         self.len = 0;
     }

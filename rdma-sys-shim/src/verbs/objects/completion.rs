@@ -15,11 +15,11 @@ pub(crate) struct CompletionQueue {
     context: Arc<Context>,
 }
 
-/// All completion queue entries of this process, for reports.
+/// The entries of all completion queues of this process, for reports.
 static ENTRIES: AtomicU32 = AtomicU32::new(0);
 
 impl CompletionQueue {
-    /// At least `entries` long.
+    /// A queue of at least `entries` entries.
     pub(crate) fn new(context: &Arc<Context>, entries: u32) -> Result<Arc<Self>> {
         let (tag, channel) = (ptr::null_mut(), ptr::null_mut());
         // SAFETY: an open context, kept alive by the result, which alone destroys the queue.
@@ -50,7 +50,7 @@ impl CompletionQueue {
         self.raw.raw()
     }
 
-    /// Takes entries; says how many.
+    /// Takes entries, and returns their number.
     #[inline]
     pub(crate) fn poll(&self, entries: &mut [ffi::ibv_wc]) -> Result<usize> {
         let queue = self.raw();
@@ -63,7 +63,7 @@ impl CompletionQueue {
             })
         };
         usize::try_from(found).map_err(|_| {
-            // Drivers answer with numbers of their own.
+            // Drivers return error numbers of their own.
             let what = format!(
                 "polling a completion queue of {} ({found})",
                 self.context.name()

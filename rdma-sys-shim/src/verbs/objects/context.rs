@@ -9,7 +9,7 @@ use ibverbs_sys as ffi;
 use super::{Handle, check, extended};
 use crate::{Error, Result};
 
-/// An open device. Its methods may be called by several threads, as libibverbs allows.
+/// An open device. Several threads may call its methods, as libibverbs allows.
 pub(crate) struct Context {
     raw: Handle<ffi::ibv_context>,
     name: String,
@@ -17,16 +17,16 @@ pub(crate) struct Context {
     pci_atomics: ffi::ibv_pci_atomic_caps,
 }
 
-/// What is known of a port at one moment.
+/// The attributes of a port at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PortAttributes {
     pub(crate) number: u8,
     pub(crate) active: bool,
     pub(crate) lid: u16,
-    /// As verbs number it: 1 for 256 bytes to 5 for 4096.
+    /// In the numbers of verbs: 1 for 256 bytes to 5 for 4096.
     pub(crate) mtu: u8,
     pub(crate) max_message: u32,
-    /// Packets from here and to here need the global header, as where virtual functions share a LID.
+    /// Whether packets in both directions need the global header, for example if virtual functions share a LID.
     pub(crate) needs_gid: bool,
 }
 
@@ -89,18 +89,18 @@ impl Context {
         &self.attributes
     }
 
-    /// Whether it has atomics, whomever they are atomic to.
+    /// Whether it has atomics, in any domain.
     pub(crate) fn has_atomics(&self) -> bool {
         self.attributes.atomic_cap != ffi::IBV_ATOMIC_NONE
     }
 
-    /// Which atomics the device has the bus carry out, so that they are atomic to the processor's. None where it
-    /// does not say.
+    /// The atomics for which the device uses the bus, so that they are atomic to the processor's. None if it does not
+    /// say.
     pub(crate) fn pci_atomics(&self) -> ffi::ibv_pci_atomic_caps {
         self.pci_atomics
     }
 
-    /// Where asynchronous events are reported.
+    /// The descriptor that reports asynchronous events.
     pub(crate) fn async_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: an open context, whose fields libibverbs does not change, and which keeps the descriptor open.
         unsafe { BorrowedFd::borrow_raw((*self.raw()).async_fd) }
@@ -129,15 +129,15 @@ impl Context {
             let mut entry = 0;
             // SAFETY: an open context and a place for the answer.
             let code = unsafe { ffi::ibv_query_pkey(self.raw(), port, index.into(), &mut entry) };
-            // The table of one port may be shorter than that of another.
+            // The tables of two ports may differ in length.
             (code == 0).then(|| u16::from_be(entry))
         })
     }
 
-    /// The place of a partition's key in the port's table: as a full member, if the port is one.
+    /// The index of a partition's key in the port's table; that of full membership if the port has it.
     ///
     /// # Errors
-    /// The port is not of the partition.
+    /// The port does not belong to the partition.
     pub(crate) fn partition(&self, port: u8, key: u16) -> Result<Partition> {
         let known: Vec<u16> = self.partition_keys(port).collect();
         place_of(key, &known).ok_or_else(|| Error::NoPartition {
@@ -148,8 +148,8 @@ impl Context {
         })
     }
 
-    /// The place of the first key by which the port is a full member of a partition, or else of the first key: limited
-    /// members reach full members only, and ranks have to reach each other.
+    /// The first key with full membership, otherwise the first key. Limited members reach only full members, and ranks
+    /// have to reach each other.
     pub(crate) fn first_partition(&self, port: u8) -> Partition {
         let first = first_place(self.partition_keys(port)).unwrap_or_default();
         if first.is_limited() {
@@ -175,15 +175,15 @@ impl Context {
     }
 }
 
-/// The bit of a partition key that tells a full member from a limited one.
+/// The bit of a partition key that marks a full member.
 const FULL: u16 = 1 << 15;
 
-/// A partition of a port; the default is an unknown one at the first place.
+/// A partition of a port; the default is an unknown one at index 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Partition {
-    /// Its place in the port's table.
+    /// Its index in the port's table.
     pub(crate) place: u16,
-    /// Its key, with the bit of full members; 0: unknown.
+    /// Its key, with the bit of full membership; 0: unknown.
     pub(crate) key: u16,
 }
 
@@ -192,7 +192,7 @@ impl Partition {
         self.key != 0 && self.key & FULL == 0
     }
 
-    /// Whether it is the same partition, whichever membership each has.
+    /// Whether both keys are of one partition, with any membership.
     pub(crate) fn is_that_of(self, key: u16) -> bool {
         self.key & !FULL == key & !FULL
     }
@@ -223,7 +223,7 @@ fn place_of(key: u16, table: &[u16]) -> Option<Partition> {
     })
 }
 
-/// The keys of a table, without its empty entries.
+/// The keys of a table, without empty entries, as text.
 fn written(table: &[u16]) -> String {
     let keys: Vec<_> = table.iter().filter(|&&key| key != 0).collect();
     match keys.is_empty() {
@@ -235,10 +235,10 @@ fn written(table: &[u16]) -> String {
     }
 }
 
-/// Keeps registered memory with this process when it forks: else the first write after a fork would
-/// leave the device with the child's copy. Since Linux 5.12 the kernel sees to that, and is asked first:
-/// `ibv_fork_init` does not ask before it takes registered pages away from all children, and with them
-/// whatever else lies there. Comes before all registrations.
+/// Keeps registered memory with this process when it forks. Otherwise, the first write after a fork would leave the
+/// device with the child's copy. Since Linux 5.12, the kernel ensures this, so it is asked first. `ibv_fork_init` does
+/// not ask: it removes registered pages from all children, with everything else on them. Called before all
+/// registrations.
 fn expect_forks() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

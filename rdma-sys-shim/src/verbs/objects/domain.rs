@@ -40,15 +40,14 @@ pub(crate) struct MemoryRegion {
     _domain: Arc<ProtectionDomain>,
 }
 
-/// Registered bytes of this process, for reports.
+/// The registered bytes of this process, for reports.
 static REGISTERED: AtomicU64 = AtomicU64::new(0);
 
 impl MemoryRegion {
-    /// Registers `len` bytes at `base`; `access` is of verbs.
+    /// Registers `len` bytes at `base`; `access` has verbs flags.
     ///
     /// # Safety
-    /// Until drop, the memory stays mapped, and the device may read it, and write to it as far as
-    /// `access` says.
+    /// Until drop, the memory stays mapped, and the device may read it, and write to it if `access` allows.
     pub(crate) unsafe fn register(
         domain: &Arc<ProtectionDomain>,
         base: *mut u8,
@@ -83,12 +82,12 @@ impl MemoryRegion {
         REGISTERED.load(Ordering::Relaxed)
     }
 
-    /// What work requests of this process name it by.
+    /// The key for work requests of this process.
     pub(crate) fn lkey(&self) -> u32 {
         self.lkey
     }
 
-    /// What peers name it by.
+    /// The key for peers.
     pub(crate) fn rkey(&self) -> u32 {
         self.rkey
     }
@@ -100,8 +99,8 @@ impl Drop for MemoryRegion {
     }
 }
 
-/// Why memory was not registered. The limit of locked memory shows itself as "cannot allocate", and
-/// memory without the rights as "bad address". `limits`: of locked memory, and of what the device takes in one region.
+/// The error for memory that was not registered. A reached limit of locked memory appears as "cannot allocate", and
+/// missing rights as "bad address". `limits`: of locked memory, and of one region of the device.
 fn refusal(
     base: *mut u8,
     len: usize,
@@ -117,7 +116,7 @@ fn refusal(
             reason: "not all of it is mapped, with the rights that the device needs there",
         };
     }
-    // Of drivers that do not say, this is 0.
+    // 0 if the driver does not say.
     if most != 0 && len as u64 > most {
         let call = format!(
             "registering {len} bytes at {base:p}, of which {device} takes {most} in one region,"

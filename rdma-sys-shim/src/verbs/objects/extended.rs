@@ -13,14 +13,15 @@ type QueryDevice = unsafe extern "C" fn(
     size: usize,
 ) -> libc::c_int;
 
-/// The end of `struct verbs_context`. New members come at its beginning, so that this is of every version.
+/// The end of `struct verbs_context`. New members are added at its beginning, so this part is the same in every
+/// version.
 #[repr(C)]
 struct Extended {
     query_device: Option<QueryDevice>,
-    /// From `ibv_destroy_flow` to `close_xrcd`.
+    /// The functions from `ibv_destroy_flow` to `close_xrcd`.
     _functions: [usize; 10],
     _reserved: u64,
-    /// Bytes of the whole, with what came at its beginning.
+    /// The size of the whole structure in bytes, with the members at its beginning.
     size: usize,
     context: ffi::ibv_context,
 }
@@ -28,17 +29,17 @@ struct Extended {
 /// `__VERBS_ABI_IS_EXTENDED`.
 const IS_EXTENDED: usize = usize::MAX;
 
-/// All that the device says of itself; `None` where the library or the driver is too old for the question.
+/// The device's extended attributes; `None` if the library or the driver is too old.
 pub(super) fn attributes(context: *mut ffi::ibv_context) -> Option<ffi::ibv_device_attr_ex> {
     // SAFETY: an open context, whose fields libibverbs does not change.
     let mark = unsafe { (*context).abi_compat };
     if mark.addr() != IS_EXTENDED {
         return None;
     }
-    // SAFETY: the mark says that the context is the last member of a `verbs_context`, and was allocated as that.
+    // SAFETY: the mark says that the context is the last member of a `verbs_context`, and was allocated as one.
     let extended = unsafe { context.byte_sub(offset_of!(Extended, context)) };
     let extended: *const Extended = extended.cast();
-    // SAFETY: every version has its size right before the context.
+    // SAFETY: in every version, the size is right before the context.
     let size = unsafe { (&raw const (*extended).size).read() };
     if size < size_of::<Extended>() {
         return None;

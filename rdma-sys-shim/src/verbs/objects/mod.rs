@@ -19,7 +19,7 @@ use crate::rdma::queue_bytes;
 use crate::system;
 use crate::{Error, Result};
 
-/// An object of libibverbs. Dropped before what it was made from.
+/// An object of libibverbs. It is dropped before the object that it was made from.
 pub(crate) struct Handle<T> {
     raw: NonNull<T>,
     destroy: Destroy<T>,
@@ -33,10 +33,10 @@ unsafe impl<T> Send for Handle<T> {}
 unsafe impl<T> Sync for Handle<T> {}
 
 impl<T> Handle<T> {
-    /// The object that a call has just made; `None` if it made none.
+    /// The object that a call has just made; `None` if the call failed.
     ///
     /// # Safety
-    /// Nobody else destroys it, and `destroy` may, once whatever was made from it is gone.
+    /// Nobody else destroys it, and `destroy` is safe once everything made from it is gone.
     pub(crate) unsafe fn new(made: *mut T, destroy: Destroy<T>) -> Option<Self> {
         NonNull::new(made).map(|raw| Self { raw, destroy })
     }
@@ -48,7 +48,7 @@ impl<T> Handle<T> {
 
 impl<T> Drop for Handle<T> {
     fn drop(&mut self) {
-        // SAFETY: the promise of whoever made it. What was made from it kept it alive, and is gone.
+        // SAFETY: the promise of the caller of `new`. Objects made from it kept it alive, and are gone.
         let code = unsafe { (self.destroy)(self.raw()) };
         if code != 0 {
             let object = std::any::type_name::<T>();
@@ -57,7 +57,7 @@ impl<T> Drop for Handle<T> {
     }
 }
 
-/// What a call of libibverbs that returns `errno` means.
+/// Converts the result of a libibverbs call that returns `errno`.
 fn check(call: impl FnOnce() -> String, code: i32) -> Result<()> {
     match code {
         0 => Ok(()),
@@ -67,7 +67,7 @@ fn check(call: impl FnOnce() -> String, code: i32) -> Result<()> {
     }
 }
 
-/// Why a queue of a connection with so many send requests was not made, after the call that failed.
+/// The error if a queue for this many send requests was refused.
 #[cold]
 fn queue_refusal(call: String, send_requests: u32) -> Error {
     let source = io::Error::last_os_error();
@@ -75,7 +75,7 @@ fn queue_refusal(call: String, send_requests: u32) -> Error {
     explain_refusal(call, source, send_requests, limit)
 }
 
-/// The memory of queues is locked, and the limit of locked memory shows itself as "cannot allocate".
+/// Queues use locked memory, and its limit appears as "cannot allocate".
 fn explain_refusal(call: String, source: io::Error, send_requests: u32, limit: u64) -> Error {
     if source.raw_os_error() == Some(libc::ENOMEM) && limit != libc::RLIM_INFINITY {
         return Error::LockedQueues {

@@ -9,13 +9,13 @@ use ibverbs_sys as ffi;
 use super::{CompletionQueue, Handle, ProtectionDomain, check, queue_refusal};
 use crate::{Error, Result};
 
-/// How long the queues of a queue pair are.
+/// The sizes of a queue pair's queues.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueLimits {
     pub(crate) send: u32,
-    /// Bytes that a work request can carry itself. A wish; what the device grants may be less.
+    /// Inline bytes in a work request. This is a wish; the device may grant fewer.
     pub(crate) inline: u32,
-    /// Pieces of memory that a send request can gather from or scatter to.
+    /// The most pieces of memory in a send request.
     pub(crate) elements: u32,
 }
 
@@ -33,14 +33,14 @@ pub(crate) struct AddressVector {
     pub(crate) qos: Qos,
 }
 
-/// How the network is to treat packets.
+/// The priority and routing of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Qos {
-    /// On InfiniBand the service level, on Ethernet the priority where switches go by it.
+    /// The service level on InfiniBand; the priority on Ethernet, if switches use it.
     pub(crate) level: u8,
-    /// With the global header; on Ethernet its upper six bits are the DSCP.
+    /// In the global header; on Ethernet, its upper six bits are the DSCP.
     pub(crate) traffic_class: u8,
-    /// Over so many routers.
+    /// The most routers on the way.
     pub(crate) hop_limit: u8,
 }
 
@@ -55,7 +55,7 @@ impl Default for Qos {
 }
 
 impl AddressVector {
-    /// As verbs want it.
+    /// In the form of verbs.
     pub(crate) fn attributes(&self) -> ffi::ibv_ah_attr {
         let mut attributes = ffi::ibv_ah_attr {
             dlid: self.lid,
@@ -74,21 +74,21 @@ impl AddressVector {
     }
 }
 
-/// All that makes a connection out of two queue pairs, as one of them sees it.
+/// Everything that one side needs to connect its queue pair.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Establish {
     pub(crate) route: AddressVector,
     /// The peer's queue pair.
     pub(crate) number: u32,
-    /// The first packet's number, from there and from here.
+    /// The first packet number from there, and from here.
     pub(crate) their_psn: u32,
     pub(crate) our_psn: u32,
-    /// As verbs number it.
+    /// In the numbers of verbs.
     pub(crate) mtu: u8,
-    /// Reads and atomics that may be under way from here to there, and from there to here.
+    /// The most reads and atomics under way from here to there, and from there to here.
     pub(crate) reads_out: u8,
     pub(crate) reads_in: u8,
-    /// Time to wait for an answer: 4.096 µs · 2^n.
+    /// The time to wait for an answer: 4.096 µs · 2^n.
     pub(crate) timeout: u8,
     pub(crate) retries: u8,
 }
@@ -100,11 +100,11 @@ pub(crate) struct QueuePair {
     _domain: Arc<ProtectionDomain>,
 }
 
-/// All queue pairs of this process, for reports.
+/// The number of this process's queue pairs, for reports.
 static IN_USE: AtomicU32 = AtomicU32::new(0);
 
 impl QueuePair {
-    /// A queue pair whose completions, sending and receiving, go to `queue`.
+    /// A queue pair whose send and receive completions go to `queue`.
     pub(crate) fn new(
         domain: &Arc<ProtectionDomain>,
         queue: &Arc<CompletionQueue>,
@@ -127,8 +127,8 @@ impl QueuePair {
                 qp_type: ffi::ibv_qp_type::IBV_QPT_RC,
                 sq_sig_all: 0,
             };
-            // SAFETY: a live domain and queue, kept alive by the result, which alone destroys the queue pair. Afterwards the
-            // device touches no memory on its behalf.
+            // SAFETY: a live domain and queue, kept alive by the result, which alone destroys the queue pair.
+            // Afterwards the device accesses no memory for it.
             let raw = unsafe {
                 let made = ffi::ibv_create_qp(domain.raw(), &mut attributes);
                 Handle::new(made, ffi::ibv_destroy_qp)
@@ -151,7 +151,7 @@ impl QueuePair {
                 limits.send
             );
             let error = queue_refusal(call, limits.send);
-            // Devices say what they can carry inline by refusing what they cannot.
+            // Devices refuse an amount of inline data that they do not support.
             if inline == 0 {
                 return Err(error);
             }
@@ -159,7 +159,7 @@ impl QueuePair {
         }
     }
 
-    /// Queue pairs of this process.
+    /// The number of this process's queue pairs.
     pub(crate) fn in_use() -> u32 {
         IN_USE.load(Ordering::Relaxed)
     }
@@ -169,7 +169,7 @@ impl QueuePair {
         unsafe { (*self.raw.raw()).qp_num }
     }
 
-    /// What the device granted.
+    /// The limits that the device granted.
     pub(crate) fn limits(&self) -> &QueueLimits {
         &self.limits
     }
@@ -235,7 +235,7 @@ impl QueuePair {
         self.modify("starting a queue pair", &mut attributes, mask)
     }
 
-    /// Ends all its work: what is posted completes with an error.
+    /// Ends all its work: posted requests complete with an error.
     pub(crate) fn fail(&self) -> Result<()> {
         let mut attributes = ffi::ibv_qp_attr {
             qp_state: ffi::ibv_qp_state::IBV_QPS_ERR,
@@ -259,8 +259,8 @@ impl QueuePair {
     /// Posts a chain of send requests, ringing the bell once.
     ///
     /// # Safety
-    /// `first` is a request, each is linked to the next or to null, and describes memory that the
-    /// device may use until the request is complete; what it carries inline is readable now.
+    /// `first` is a request. Each request is linked to the next or to null, and describes memory that the device may
+    /// use until the request is complete. Its inline data is readable now.
     #[inline]
     pub(crate) unsafe fn post_send(&self, first: *mut ffi::ibv_send_wr) -> Result<()> {
         let queue_pair = self.raw.raw();
@@ -275,7 +275,7 @@ impl QueuePair {
     }
 }
 
-/// Names what to look at where the port has no way to the peer's GID.
+/// Adds advice to an error because the port has no way to the peer's GID.
 fn no_way(error: Error) -> Error {
     match error.os_code() {
         Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENODEV) => error.with_remedy(

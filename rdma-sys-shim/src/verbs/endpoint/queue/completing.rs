@@ -13,17 +13,16 @@ use crate::verbs::endpoint::link::{BATCH, Link, Report};
 use crate::verbs::endpoint::signals::EVERY;
 use crate::{RemoteAddress, Result};
 
-/// How long a failed connection may take to give back what it was asked to do.
+/// How long a failed connection may take to flush its requests.
 const STOP_LIMIT: Duration = Duration::from_secs(1);
-/// The least time after which a silent device is taken for dead, and what is added for data: at so
-/// many bytes a second even a lossy and emulated network moves it.
+/// The minimum time after which a silent device counts as dead. Data adds time at `SLOWEST` bytes a second, which even
+/// a lossy emulated network achieves.
 const LEAST_PATIENCE: Duration = Duration::from_secs(10);
 pub(super) const SLOWEST: u64 = 32 << 10;
 const LONGEST_TRANSFER: Duration = Duration::from_secs(600);
 
 impl<L: Link> SendQueue<L> {
-    /// Takes the completions that are there. When a failure is seen, returns only after the device
-    /// has done with every request.
+    /// Takes the available completions. After a failure, returns only when the device has finished every request.
     #[inline]
     pub(in crate::verbs::endpoint) fn poll(&mut self) -> Result<()> {
         let was_sound = self.failure.is_none();
@@ -68,9 +67,9 @@ impl<L: Link> SendQueue<L> {
         }
     }
 
-    /// Breaks off if the device has said nothing of the oldest request for longer than it can take:
-    /// a peer's silence, which it has to report, lasts no longer than `silence`, as far as it was told; nothing
-    /// else takes time where the port is down, which `down_since` says. To be called now and then while somebody waits.
+    /// Breaks off if the device has not reported the oldest request for longer than that can take. The device has to
+    /// report a peer's silence after `silence`, as configured. If the port has been down since `down_since`, nothing
+    /// else takes time. Called at intervals during waits.
     pub(in crate::verbs::endpoint) fn watch(
         &mut self,
         now: Instant,
@@ -89,7 +88,7 @@ impl<L: Link> SendQueue<L> {
                 } else if let Some(down) = down_since
                     && now.saturating_duration_since(since.max(down)) > silence
                 {
-                    // soft-RoCE of Linux 6.1 never reports some of what a port that goes down stops.
+                    // soft-RoCE of Linux 6.1 never reports some requests that stop when a port goes down.
                     self.break_off(status::IBV_WC_LOC_QP_OP_ERR);
                 }
             }
@@ -98,8 +97,7 @@ impl<L: Link> SendQueue<L> {
         Ok(())
     }
 
-    /// How long the oldest request that reports may take. Devices may wait four times as long as they
-    /// were told to.
+    /// The longest time for the oldest signalled request. Devices may wait four times as long as configured.
     fn patience(&self, silence: Duration) -> Duration {
         let unreported = self.pending.iter().take(EVERY as usize);
         let bytes: u64 = unreported.map(|pending| u64::from(pending.len)).sum();
@@ -107,8 +105,8 @@ impl<L: Link> SendQueue<L> {
         LEAST_PATIENCE + silence * 8 + transfer.min(LONGEST_TRANSFER)
     }
 
-    /// Ends everything that is under way, and returns when the device has done with it. Nothing is logged before: a log of
-    /// the program's that panics gives back the buffers of whoever waits.
+    /// Ends everything under way, and returns when the device has finished it. Only then it logs: the program's logger
+    /// may panic, and unwinding would free the buffers of waiting callers.
     #[cold]
     fn stop(&mut self) {
         self.forget_unposted();
@@ -130,7 +128,7 @@ impl<L: Link> SendQueue<L> {
         self.log_failure();
     }
 
-    /// What the device was not told of has gone down too.
+    /// Drops the requests that were not posted to the device: they have failed too.
     fn forget_unposted(&mut self) {
         let unposted = self.unposted.len();
         self.unposted.clear();
@@ -152,7 +150,7 @@ impl<L: Link> SendQueue<L> {
         }
     }
 
-    /// The device does not do what it has to: nothing that it says from here on counts.
+    /// Gives up a device that does not work as it must. Its later reports are ignored.
     pub(in crate::verbs::endpoint) fn break_off(&mut self, status: status::Type) {
         if self.failure.is_none() {
             self.note_failure(self.completed + 1, status, 0);
@@ -161,12 +159,12 @@ impl<L: Link> SendQueue<L> {
         self.log_failure();
     }
 
-    /// Without its queue pair, the device touches nothing.
+    /// Destroys the queue pair, so that the device accesses no memory for it.
     fn destroy(&mut self) {
         self.link = None;
         self.unposted.clear();
         if let Some(failure) = &mut self.failure {
-            // One of them, or one before, is the failure itself.
+            // One of them, or an earlier one, is the failure itself.
             let answered = self.completed.max(failure.ticket);
             failure.flushed += self.posted.saturating_sub(answered);
         }
@@ -175,7 +173,7 @@ impl<L: Link> SendQueue<L> {
         self.borrowed.clear();
     }
 
-    /// All requests up to `ticket` have succeeded.
+    /// Records that all requests up to `ticket` have succeeded.
     #[inline(always)]
     fn finish(&mut self, ticket: u64) {
         while self.completed < ticket {
@@ -190,8 +188,8 @@ impl<L: Link> SendQueue<L> {
                 && self.failure.is_none()
                 && let Some(arrived) = self.copies.at(done.space)
             {
-                // SAFETY: the piece of the ring that this request was given; the destination is
-                // the caller's until the request is reported complete.
+                // SAFETY: the piece of the ring that this request was given; the destination is the caller's until the
+                // request is reported complete.
                 unsafe { copy(done.copy_to, arrived, done.len as usize) };
             }
             self.copies.give(done.space);
@@ -203,13 +201,13 @@ impl<L: Link> SendQueue<L> {
 
     #[cold]
     fn fail(&mut self, ticket: u64, status: ffi::ibv_wc_status::Type, vendor: u32) {
-        // What was posted before it and not signalled did succeed.
+        // Unsignalled requests before it have succeeded.
         self.finish(ticket.saturating_sub(1));
         match &mut self.failure {
             Some(failure) => failure.flushed += 1,
             None => self.note_failure(ticket, status, vendor),
         }
-        // Flushed requests leave the ring and the books, but nothing they brought is copied.
+        // Flushed requests release their ring space and loans, but their data is not copied.
         if let Some(flushed) = self.pending.pop_front() {
             self.completed += 1;
             if flushed.space.takes > 0 {
@@ -218,7 +216,7 @@ impl<L: Link> SendQueue<L> {
         }
     }
 
-    /// The oldest request that is under way is the one that failed.
+    /// The oldest request under way is the one that failed.
     fn note_failure(&mut self, ticket: u64, status: status::Type, vendor: u32) {
         let pending = self.pending.front();
         self.failure = Some(Failure {
