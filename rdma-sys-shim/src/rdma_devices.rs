@@ -8,7 +8,7 @@ use crate::provider::{DeviceInfo, Found, Provider, State, Surroundings};
 use crate::rdma::{self, Choice, RdmaDevice, RdmaInfo, Seat, SelectError, Selector, VerbsLimits};
 use crate::{AtomicDomain, Device, Error, Result};
 
-/// The provider's name, which is also taken for whichever of its devices the rule chooses.
+/// The provider's name, which also stands for the device that the rule chooses.
 const VERBS: &str = "verbs";
 const NO_PROVIDER: &str = "this build has no verbs provider";
 
@@ -70,7 +70,7 @@ impl Provider for RdmaDevices {
 
 fn read() -> Vec<RdmaDevice> {
     let mut devices = rdma::read(Path::new(rdma::CLASS));
-    // To ask, a device has to be opened, which takes milliseconds, and of a single one changes no choice.
+    // The query has to open a device, which takes milliseconds. With a single device, it changes no choice.
     if devices.len() > 1 {
         let by_agent = matches!(AtomicsSetting::from_env(), Ok(AtomicsSetting::Agent));
         for device in &mut devices {
@@ -80,7 +80,7 @@ fn read() -> Vec<RdmaDevice> {
     devices
 }
 
-/// Notes what the choice has to know of a device that it has to open for that. `by_agent`: nobody uses its atomics.
+/// Notes properties for the choice that only an open device tells. `by_agent`: nobody uses its atomics.
 fn ask(
     device: &mut RdmaDevice,
     has_atomics: impl FnOnce(&str) -> Result<Option<bool>>,
@@ -101,7 +101,8 @@ fn choose(spec: &str, devices: &[RdmaDevice], seat: &Seat) -> Result<Choice> {
     Ok(rdma::choose(devices, &selector, seat)?)
 }
 
-/// Its atomics are the agent's if it has none, if the environment says so, or if another rank has no device with atomics.
+/// Opens the device. Its atomics are the agent's if it has none, if the environment says so, or if a rank has no device
+/// with atomics.
 #[cfg(feature = "verbs")]
 fn open_chosen(choice: Choice, around: &Surroundings) -> Result<Arc<dyn Device>> {
     let setting = AtomicsSetting::from_env()?;
@@ -141,7 +142,7 @@ fn list_with(devices: Vec<RdmaDevice>, has_verbs: bool) -> Vec<DeviceInfo> {
     described.collect()
 }
 
-/// What helps where no device joins several hosts.
+/// The remedy if no device joins several hosts.
 fn remedy(has_devices: bool, has_verbs: bool) -> &'static str {
     match (has_devices, has_verbs) {
         (true, false) => "build transom with `--features verbs` to use an RDMA device",
@@ -166,7 +167,7 @@ fn describe(device: RdmaDevice, has_verbs: bool) -> DeviceInfo {
     )
 }
 
-/// Its port that would be chosen, were there no other device.
+/// The port that would be chosen if this were the only device.
 fn best_port(device: &RdmaDevice) -> std::result::Result<Choice, SelectError> {
     let alone = std::slice::from_ref(device);
     rdma::choose(alone, &Selector::default(), &Seat::default())
@@ -235,7 +236,7 @@ fn has_atomics(device: &str) -> Result<Option<bool>> {
     crate::verbs::has_atomics(device).map(Some)
 }
 
-/// Nobody can tell.
+/// Unknown without the verbs library.
 #[cfg(not(feature = "verbs"))]
 fn has_atomics(_: &str) -> Result<Option<bool>> {
     Ok(None)

@@ -13,7 +13,7 @@ use super::{
     Standing,
 };
 
-/// What was chosen.
+/// The result of a choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The device's name.
@@ -26,9 +26,9 @@ pub struct Choice {
     pub link_layer: LinkLayer,
     /// The port's LID; 0 on Ethernet.
     pub lid: u16,
-    /// The GID; on InfiniBand `None` is legal, and global headers are then impossible.
+    /// The GID; on InfiniBand `None` is legal, but then global headers are impossible.
     pub gid: Option<GidEntry>,
-    /// The best GID of the other address family, for peers that have none of the first one's.
+    /// The best GID of the other address family, for peers that have none of the first family.
     pub second_gid: Option<GidEntry>,
 }
 
@@ -40,11 +40,11 @@ impl Choice {
     }
 }
 
-/// Chooses among `devices` by the rule, as far as `selector` does not say otherwise. A GID that it
-/// names is the only one. Of several that are as good, it is the turn of one.
+/// Chooses among `devices` by the rule, unless `selector` overrides it. A GID that it names is the only one used. The
+/// position of `seat` decides among equally good devices.
 ///
 /// # Errors
-/// No device has this name, the port or GID does not exist or cannot be used, or nothing can.
+/// No device has this name, the port or GID does not exist or cannot be used, or no port can be used.
 pub fn choose(
     devices: &[RdmaDevice],
     selector: &Selector,
@@ -55,7 +55,7 @@ pub fn choose(
     Ok(best.swap_remove(position))
 }
 
-/// The best, and those that are as good and can reach what it reaches: one at least.
+/// The best port, and the equally good ones that reach the same peers: at least one.
 ///
 /// # Errors
 /// As for [`choose`].
@@ -78,7 +78,7 @@ pub fn alternatives(
     Ok(as_good.map(|candidate| candidate.choice).collect())
 }
 
-/// How each device compares with the one that is chosen: for those with a port that can be used, by its best.
+/// How each device with a usable port compares with the chosen one, by its best port.
 #[must_use]
 pub fn standings(devices: &[RdmaDevice], selector: &Selector, seat: &Seat) -> Vec<Standing> {
     let search = Search {
@@ -99,16 +99,17 @@ pub fn standings(devices: &[RdmaDevice], selector: &Selector, seat: &Seat) -> Ve
     standings
 }
 
-/// InfiniBand ports that a job may take, on subnets of the default prefix. The prefix does not tell whether these are one.
+/// InfiniBand ports that a job may use, on subnets with the default prefix. The prefix does not tell whether these are
+/// the same subnet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DefaultPrefix {
-    /// As `NAME:PORT`; two at least.
+    /// In the form `NAME:PORT`; at least two.
     pub ports: Vec<String>,
-    /// A LID that two of them have, so that they are on two subnets.
+    /// A LID that two of the ports have, which shows that they are on different subnets.
     pub common_lid: Option<u16>,
 }
 
-/// The ports of the default prefix, if there are several that are as good as the best, or farther only.
+/// The ports with the default prefix, if there are several that are as good as the best, except for the distance.
 #[must_use]
 pub fn default_prefix(
     devices: &[RdmaDevice],
@@ -136,7 +137,7 @@ pub fn default_prefix(
     })
 }
 
-/// Parses `spec`; a name that is none of `devices` is said to be unknown, whatever follows it.
+/// Parses `spec`. If it names none of `devices`, the error is an unknown name, whatever follows the name.
 ///
 /// # Errors
 /// No device has this name, or the text is malformed.
@@ -156,7 +157,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The ports that can be used, the best first: one at least.
+    /// The usable ports, best first: at least one.
     fn candidates(&self) -> Result<Vec<Candidate>, SelectError> {
         let subnet = match &self.seat.subnet {
             None => None,
@@ -183,12 +184,12 @@ impl Search<'_> {
         if candidates.is_empty() {
             return Err(SelectError::none_usable(failures));
         }
-        // Stable: of those that are as good, the first by name and port comes first.
+        // Stable: equally good ones stay in the order of name and port.
         candidates.sort_by_key(|candidate| candidate.merit);
         Ok(candidates)
     }
 
-    /// Of each of its ports that is asked for, whether it can be used.
+    /// Whether each selected port of the device can be used.
     fn device(
         &self,
         device: &RdmaDevice,
@@ -260,7 +261,7 @@ impl Search<'_> {
                 })?;
                 let family = Family::from(best.gid);
                 second_gid = self.best_gid(port, |gid| Family::from(gid) != family && inside(gid));
-                // Peers may prefer it, so it must not be worse.
+                // Peers may prefer the second GID, so it must not be worse.
                 second_gid.take_if(|second| self.is_here(&best) && !self.is_here(second));
                 Some(best)
             }
@@ -276,8 +277,8 @@ impl Search<'_> {
         })
     }
 
-    /// The best GID of RoCE v2 among those that are wanted. Of those of one kind, one on a network of its network device
-    /// comes first, because another namespace may have a device of the same name.
+    /// The best RoCE v2 GID for which `wanted` is true. Among GIDs of one kind, it prefers one on a network of its
+    /// network device: another namespace may have a device of the same name.
     fn best_gid(&self, port: &Port, wanted: impl Fn(Gid) -> bool) -> Option<GidEntry> {
         let networks = &self.seat.networks;
         let rank = |entry: &&GidEntry| {
@@ -294,13 +295,13 @@ impl Search<'_> {
         wanted.min_by_key(rank).cloned()
     }
 
-    /// Whether the GID's network device is of this network namespace, as far as that is known.
+    /// Whether the GID's network device is in this network namespace, as far as known.
     fn is_here(&self, entry: &GidEntry) -> bool {
         let netdev = entry.netdev.as_deref();
         netdev.is_none_or(|netdev| self.seat.networks.has(netdev))
     }
 
-    /// Of a port that has no GID in the subnet that was asked for.
+    /// The error of a port that has no GID in the requested subnet.
     fn outside(&self, place: &str, port: &Port) -> SelectError {
         let subnet = self.seat.subnet.as_deref().unwrap_or_default();
         SelectError::outside(place, subnet, port)

@@ -6,15 +6,15 @@ use super::{GidEntry, LinkLayer, Port, RdmaDevice, SUBNET};
 use crate::Error;
 use crate::error::{IfKnown, SOFT, TCP};
 
-/// What stands in the way of a choice.
+/// The reason why a choice is impossible.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{found}{}", IfKnown(" (", .remedy, ")"))]
 pub struct SelectError {
     /// What was found.
     pub found: String,
-    /// What would work instead, where something is known to.
+    /// What would work instead, if known.
     pub remedy: Option<String>,
-    /// What it is about.
+    /// What the error is about.
     pub subject: Subject,
 }
 
@@ -25,12 +25,12 @@ pub enum Subject {
     Name {
         /// The name.
         name: String,
-        /// Those that there are.
+        /// The names that exist.
         known: Vec<String>,
     },
-    /// Something else that was asked for: its form, or a device or port that does not exist.
+    /// Another part of the request: its form, or a device or port that does not exist.
     Request,
-    /// Ports that exist and cannot be used.
+    /// Ports that exist but cannot be used.
     Ports,
 }
 
@@ -84,7 +84,7 @@ impl SelectError {
         }
     }
 
-    /// Of a port or device whose kind is not supported.
+    /// For a port or device of an unsupported kind.
     pub(super) fn unsupported(place: &str, reason: &str) -> Self {
         Self::new(
             Subject::Ports,
@@ -93,7 +93,7 @@ impl SelectError {
         )
     }
 
-    /// `active`: the ports of this machine that are active, as `NAME:PORT`.
+    /// `active`: the active ports of this machine, as `NAME:PORT`.
     pub(super) fn inactive(place: &str, port: &Port, active: &[String]) -> Self {
         let active = match active {
             [] => "no port is ACTIVE".to_owned(),
@@ -116,7 +116,7 @@ impl SelectError {
         )
     }
 
-    /// A GID of RoCE v1 was asked for where RoCE v2 can be had.
+    /// For a request of a RoCE v1 GID on a port that has RoCE v2.
     pub(super) fn gid_type<'a>(
         place: &str,
         index: u8,
@@ -132,7 +132,7 @@ impl SelectError {
         )
     }
 
-    /// Of an active Ethernet port.
+    /// For an active Ethernet port.
     pub(super) fn no_roce_v2(place: &str, device: &RdmaDevice, port: &Port) -> Self {
         match port.gids.first() {
             None => Self::new(
@@ -162,7 +162,7 @@ impl SelectError {
         )
     }
 
-    /// Of a port without a GID in the subnet that the environment names.
+    /// For a port without a GID in the subnet that the environment names.
     pub(super) fn outside(place: &str, subnet: &str, port: &Port) -> Self {
         let gids = list(port.gids.iter().map(|entry| entry.gid));
         Self::new(
@@ -172,7 +172,7 @@ impl SelectError {
         )
     }
 
-    /// Of what was looked at, each has something in the way.
+    /// Combines the errors of all ports, if none can be used.
     pub(super) fn none_usable(mut failures: Vec<Self>) -> Self {
         match failures.len() {
             0 => Self::no_device(),
@@ -190,7 +190,7 @@ impl SelectError {
 }
 
 impl From<SelectError> for Error {
-    /// A name may also be that of a device that is none of RDMA.
+    /// The name may also belong to a device that is not an RDMA device.
     fn from(error: SelectError) -> Self {
         match error.subject {
             Subject::Name { name, known } => Self::UnknownDevice {
@@ -204,7 +204,7 @@ impl From<SelectError> for Error {
     }
 }
 
-/// What usually makes a port active.
+/// What usually activates a port.
 fn activation(port: &Port) -> String {
     match (port.link_layer, port.state.as_str()) {
         (LinkLayer::InfiniBand, "INIT" | "ARMED") => {

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The address of a port, which has the form of an IPv6 address, or of an IPv4-mapped one.
+/// The address of a port: an IPv6 address in form, possibly IPv4-mapped.
 pub type Gid = Ipv6Addr;
 
 /// How packets to and from a GID are framed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GidType {
-    /// InfiniBand, or RoCE v1 on Ethernet: the kernel has one name for both.
+    /// InfiniBand, or RoCE v1 on Ethernet: the kernel uses one name for both.
     IbOrRoceV1,
     /// RoCE v2: UDP over IP.
     RoceV2,
@@ -33,11 +33,11 @@ pub struct GidEntry {
     pub gid: Gid,
     /// How its packets are framed.
     pub kind: GidType,
-    /// The network device that it belongs to; on Ethernet only.
+    /// The network device that it belongs to; only on Ethernet.
     pub netdev: Option<String>,
 }
 
-/// The address family in which a peer is reached.
+/// The address family for reaching a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// IPv4: an IPv4-mapped GID.
@@ -55,10 +55,10 @@ impl From<Gid> for Family {
     }
 }
 
-/// The variable that leaves GIDs of one subnet to the choice.
+/// The variable that restricts the choice to GIDs of one subnet.
 pub const SUBNET: &str = "TRANSOM_RDMA_SUBNET";
 
-/// Some GIDs: an IP network, or an InfiniBand subnet.
+/// A set of GIDs: an IP network, or an InfiniBand subnet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Subnet {
     address: u128,
@@ -66,7 +66,7 @@ pub(super) struct Subnet {
 }
 
 impl Subnet {
-    /// From `ADDRESS/BITS`, of IPv4 or IPv6; a subnet has no bits behind its first so many.
+    /// Parses `ADDRESS/BITS`, of IPv4 or IPv6. The address must be zero after the first `BITS` bits.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (address, bits) = text.trim().split_once('/')?;
         let bits: u32 = bits.parse().ok()?;

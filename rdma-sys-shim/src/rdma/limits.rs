@@ -2,7 +2,7 @@
 
 use crate::{AtomicDomain, Capabilities, TargetThread};
 
-/// What a device can do whose atomics are of this domain.
+/// The capabilities of a device with this atomic domain.
 pub(crate) fn capabilities(atomic_domain: AtomicDomain, max_message: u64) -> Capabilities {
     Capabilities {
         atomic_domain,
@@ -16,9 +16,9 @@ pub(crate) fn capabilities(atomic_domain: AtomicDomain, max_message: u64) -> Cap
 /// The limits of a verbs device, and of the port that the rule chooses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerbsLimits {
-    /// To what its atomics are atomic; `None` if it has none.
+    /// The unit to which its atomics are atomic; `None` if it has none.
     pub atomic_scope: Option<AtomicDomain>,
-    /// Bytes that a work request can carry in itself.
+    /// Inline bytes in a work request.
     pub max_inline: u32,
     /// The longest message in bytes.
     pub max_message: u64,
@@ -28,14 +28,14 @@ pub struct VerbsLimits {
     pub max_cqe: u32,
     /// Memory regions.
     pub max_mr: u32,
-    /// Reads and atomics that a queue pair can have under way at the target.
+    /// The most reads and atomics of a queue pair under way at the target.
     pub max_qp_rd_atom: u32,
-    /// Bytes of payload of a packet.
+    /// Payload bytes of a packet.
     pub active_mtu: u32,
 }
 
-/// What an adapter locks for the queues of a connection that has room for so many send requests, in bytes. It is
-/// computed as the driver of mlx5 does for requests that carry 220 bytes inline, and is about as much on others.
+/// The bytes that an adapter locks for the queues of a connection with this many send requests. It is computed as in
+/// the mlx5 driver, for requests with 220 inline bytes, and is about as much on other adapters.
 #[must_use]
 pub fn queue_bytes(send_requests: u32) -> u64 {
     const REQUEST: u64 = 448;
@@ -43,13 +43,13 @@ pub fn queue_bytes(send_requests: u32) -> u64 {
     const PAGE: u64 = 4096;
     let send_requests = u64::from(send_requests);
     let queue = (REQUEST * send_requests).next_power_of_two();
-    // One completion more, for what is received.
+    // One more completion, for receiving.
     let completions = COMPLETION * (send_requests + 1).next_power_of_two();
     let doorbell = PAGE;
     queue.next_multiple_of(PAGE) + completions.next_multiple_of(PAGE) + doorbell
 }
 
-/// Send requests that a connection has room for, where the environment does not say.
+/// The default number of send requests of a connection.
 pub const SEND_QUEUE: u32 = 256;
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::{Choice, LinkLayer, NODES, Nearness, Networks, PROC_NET, Port, RdmaDevice, SUBNET};
 
-/// From where a device is chosen: where the process runs, and which of those it is that choose alike.
+/// The conditions of a choice: where the process runs, and its number among the processes that choose by the same rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seat {
     pub(super) nearness: Nearness,
@@ -16,7 +16,7 @@ pub struct Seat {
 }
 
 impl Seat {
-    /// On the machine whose files are under `root`, from these processors.
+    /// For the machine whose files are under `root`, and these processors.
     #[must_use]
     pub fn read(root: &Path, processors: &[u32]) -> Self {
         let path = |path: &str| root.join(path.trim_start_matches('/'));
@@ -28,27 +28,27 @@ impl Seat {
         }
     }
 
-    /// On this machine, as the environment says.
+    /// For this machine, as the environment says.
     #[must_use]
     pub fn here(processors: &[u32]) -> Self {
         Self::read(Path::new("/"), processors).with_subnet(std::env::var(SUBNET).ok())
     }
 
-    /// Restricted to GIDs of this subnet, as [`SUBNET`] takes it.
+    /// Restricts the choice to GIDs of this subnet, in the form of [`SUBNET`].
     #[must_use]
     pub fn with_subnet(self, subnet: Option<String>) -> Self {
         Self { subnet, ..self }
     }
 
-    /// As the one with this number among those that choose alike.
+    /// For the process with this number among those that choose alike.
     #[must_use]
     pub fn with_position(self, position: u32) -> Self {
         Self { position, ..self }
     }
 
-    /// What the port is connected to, as far as that is known, and in the same words on all hosts. On InfiniBand that is
-    /// the subnet's prefix, with the LID of its manager, since most subnets have the default prefix. On Ethernet it is
-    /// the network of the GID.
+    /// The network of the port, if known, identified the same way on all hosts. On InfiniBand it is the subnet's prefix
+    /// with the LID of its manager, since most subnets have the default prefix. On Ethernet it is the network of the
+    /// GID.
     pub(super) fn fabric(&self, port: &Port, choice: &Choice) -> Option<u128> {
         let entry = choice.gid.as_ref()?;
         match port.link_layer {
@@ -64,10 +64,10 @@ impl Seat {
     }
 }
 
-/// What a port is worth; the least is the best. What can be opened comes first, then a port whose GID is of this network
-/// namespace, real hardware before devices that the kernel emulates, a device with atomics, the faster one, InfiniBand before
-/// Ethernet, a known fabric in an order that is the same on all hosts, and the nearer one. The fabric comes before the distance, because ranks of two sockets may be near to
-/// ports that do not reach each other.
+/// The merit of a port; the least is the best. The criteria in order: it can be opened; its GID is of this network
+/// namespace; real hardware rather than emulation; atomics; speed; InfiniBand before Ethernet; a known fabric, in an
+/// order that is the same on all hosts; the distance. The fabric precedes the distance, because ranks on two sockets
+/// may be near ports that cannot reach each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Merit {
     fails_to_open: bool,
@@ -80,7 +80,7 @@ pub(super) struct Merit {
     distance: u32,
 }
 
-/// The fabric that a port is connected to. Unknown ones come last.
+/// The fabric of a port. Unknown ones come last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fabric {
     Known(u128),
@@ -88,7 +88,7 @@ enum Fabric {
 }
 
 impl Merit {
-    /// `is_elsewhere`: its GID is of another network namespace.
+    /// `is_elsewhere`: its GID belongs to another network namespace.
     pub(super) fn new(
         device: &RdmaDevice,
         port: &Port,
@@ -116,19 +116,19 @@ impl Merit {
     }
 }
 
-/// A port that can be used.
+/// A usable port.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
     pub(super) choice: Choice,
     pub(super) merit: Merit,
 }
 
-/// The subnet prefix of an InfiniBand fabric that was given none of its own.
+/// The subnet prefix of an InfiniBand fabric without its own prefix.
 const DEFAULT_PREFIX: u64 = 0xfe80 << 48;
 
 impl Candidate {
-    /// Whether both are known to reach the same peers. No two ports of a subnet have one LID, but those of one adapter
-    /// and its virtual functions, which need no sharing out.
+    /// Whether both are known to reach the same peers. Two ports of a subnet have different LIDs, except those of one
+    /// adapter and its virtual functions, among which ranks need not be distributed.
     pub(super) fn shares_fabric(&self, other: &Self) -> bool {
         let is_known = self.merit.fabric != Fabric::Unknown;
         is_known && self.merit.fabric == other.merit.fabric && !self.has_lid_of(other)
@@ -139,7 +139,7 @@ impl Candidate {
         mine.lid != 0 && mine.lid == its.lid && (&mine.device, mine.port) != (&its.device, its.port)
     }
 
-    /// Whether it is on an InfiniBand subnet of the default prefix.
+    /// Whether it is on an InfiniBand subnet with the default prefix.
     pub(super) fn has_default_prefix(&self) -> bool {
         let gid = self.choice.gid.as_ref();
         self.choice.link_layer == LinkLayer::InfiniBand
@@ -196,8 +196,8 @@ impl Candidate {
 pub struct Standing {
     /// Its name.
     pub device: String,
-    /// Whether it is the best, or as good, so that ranks of a host share these out.
+    /// Whether it is the best, or equally good, so that ranks of a host share these.
     pub is_chosen: bool,
-    /// The same in words, with the reason.
+    /// The result in words, with the reason.
     pub words: String,
 }

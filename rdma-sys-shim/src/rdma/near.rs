@@ -5,19 +5,19 @@ use std::path::Path;
 
 use super::sysfs::{names, text};
 
-/// Where the kernel shows the nodes.
+/// The kernel's directory of NUMA nodes.
 pub const NODES: &str = "/sys/devices/system/node";
 
-/// The distance that the kernel gives a node from itself.
+/// The distance from a node to itself, as the kernel counts.
 const LOCAL: u32 = 10;
 
-/// How far each NUMA node is from the nearest processor that this process may run on.
+/// The distance of each NUMA node from the nearest processor on which this process may run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Nearness(BTreeMap<u32, u32>);
 
 impl Nearness {
-    /// From these processors, with the nodes shown under `nodes` (of this machine: [`NODES`]). What cannot be read
-    /// is near.
+    /// Reads the distances from these processors from the nodes under `nodes` (on this machine: [`NODES`]). A node that
+    /// cannot be read counts as near.
     #[must_use]
     pub fn read(nodes: &Path, processors: &[u32]) -> Self {
         let mut all: Vec<u32> = names(nodes)
@@ -33,7 +33,7 @@ impl Nearness {
             if !has_one {
                 continue;
             }
-            // A number for each node that is there, in their order.
+            // One number for each existing node, in order.
             let distances = text(&path.join("distance")).unwrap_or_default();
             let distances = distances.split_whitespace().map(str::parse::<u32>);
             for (&to, distance) in all.iter().zip(distances) {
@@ -45,7 +45,7 @@ impl Nearness {
         Self(nearest)
     }
 
-    /// The distance of a node, or of a device that belongs to none.
+    /// The distance of a node, or of a device without a node.
     #[must_use]
     pub fn to(&self, node: Option<u32>) -> u32 {
         let known = node.and_then(|node| self.0.get(&node));

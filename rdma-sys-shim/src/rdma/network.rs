@@ -6,10 +6,10 @@ use std::path::Path;
 use super::Gid;
 use super::sysfs::text;
 
-/// Where the kernel shows them.
+/// The kernel's directory of network tables.
 pub const PROC_NET: &str = "/proc/net";
 
-/// The network devices of this network namespace, and the networks that they are on.
+/// The network devices of this network namespace, and their networks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Networks {
     netdevs: Vec<String>,
@@ -19,16 +19,16 @@ pub struct Networks {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Network {
     netdev: String,
-    /// As in a GID, where IPv4 is mapped.
+    /// In the form of a GID, with IPv4 addresses mapped.
     address: u128,
     mask: u128,
 }
 
-/// The bits of a mapped address that are not IPv4's.
+/// The bits of a mapped address before the IPv4 address.
 const MAPPED: u128 = !0 << 32;
 
 impl Networks {
-    /// Those shown under `net` (of this machine: [`PROC_NET`]). What cannot be read is left out.
+    /// Reads the tables under `net` (on this machine: [`PROC_NET`]). Parts that cannot be read are left out.
     #[must_use]
     pub fn read(net: &Path) -> Self {
         let read = |file| text(&net.join(file)).unwrap_or_default();
@@ -41,13 +41,13 @@ impl Networks {
         }
     }
 
-    /// Whether the network device is of this network namespace, as far as that is known. A port's table has the GIDs of
-    /// all namespaces.
+    /// Whether the network device is in this network namespace, as far as known. A port's table has the GIDs of all
+    /// namespaces.
     pub(super) fn has(&self, netdev: &str) -> bool {
         self.netdevs.is_empty() || self.netdevs.iter().any(|known| known == netdev)
     }
 
-    /// The network of an address of a network device: which it is, in an order of its own.
+    /// The network of an address of a network device, as a number that identifies and orders networks.
     pub(super) fn of(&self, netdev: &str, gid: Gid) -> Option<u128> {
         let address = gid.to_bits();
         self.networks
@@ -59,7 +59,7 @@ impl Networks {
     }
 }
 
-/// A line of the table of IPv4 routes: those without a gateway lead to networks that the device is on.
+/// Parses a line of the table of IPv4 routes: a route without a gateway leads to a network of the device.
 fn route(line: &str) -> Option<Network> {
     let mut fields = line.split_whitespace();
     let netdev = fields.next()?.to_owned();
@@ -67,7 +67,7 @@ fn route(line: &str) -> Option<Network> {
     let (destination, gateway) = (number()?, number()?);
     let mut rest = line.split_whitespace().skip(7);
     let mask = u32::from_str_radix(rest.next()?, 16).ok()?;
-    // Both are bytes in a network's order, written as a number of this machine.
+    // Both are in network byte order, printed as numbers of this machine.
     let address = Ipv4Addr::from_bits(destination.to_be()).to_ipv6_mapped();
     let is_default = mask == 0;
     (gateway == 0 && !is_default).then_some(Network {
@@ -77,7 +77,7 @@ fn route(line: &str) -> Option<Network> {
     })
 }
 
-/// A line of the list of IPv6 addresses. Those that are of the link only say nothing of the network.
+/// Parses a line of the list of IPv6 addresses. Link-local ones do not identify a network.
 fn address(line: &str) -> Option<Network> {
     let mut fields = line.split_whitespace();
     let address = u128::from_str_radix(fields.next()?, 16).ok()?;

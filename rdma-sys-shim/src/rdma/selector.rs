@@ -4,10 +4,10 @@ use std::str::FromStr;
 
 use super::{SelectError, Subject};
 
-/// Which RDMA device, and where the rule is to be overridden, which port and GID of it.
+/// The requested RDMA device, and optionally its port and GID, which then override the rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector {
-    /// The device's name; `None` (written as nothing, or as `verbs`) leaves it to the rule.
+    /// The device's name; `None` (written as an empty name, or as `verbs`) leaves it to the rule.
     pub name: Option<String>,
     /// The port's number; `None` (left out or empty) leaves it to the rule.
     pub port: Option<u8>,
@@ -15,7 +15,7 @@ pub struct Selector {
     pub gid_index: Option<u8>,
 }
 
-/// The name that stands for whichever RDMA device the rule finds.
+/// The name that stands for any RDMA device that the rule finds.
 const ANY: &str = "verbs";
 
 impl FromStr for Selector {

@@ -6,14 +6,14 @@ use std::path::Path;
 
 use super::{Gid, GidEntry, GidType, LinkLayer, Port, RdmaDevice};
 
-/// Where the kernel shows RDMA devices.
+/// The kernel's directory of RDMA devices.
 pub const CLASS: &str = "/sys/class/infiniband";
 
-/// Where the kernel shows what administrators have set for connections that its connection manager makes.
+/// The kernel's directory of administrators' settings for connections that its connection manager makes.
 pub const CONNECTION_MANAGER: &str = "/sys/kernel/config/rdma_cm";
 
-/// The traffic class that an administrator has set for a RoCE port, shown under `folder` (of this machine:
-/// [`CONNECTION_MANAGER`]). Zero stands there for none.
+/// The traffic class that an administrator has set for a RoCE port under `folder` (on this machine:
+/// [`CONNECTION_MANAGER`]). Zero means none.
 #[must_use]
 pub fn traffic_class(folder: &Path, device: &str, port: u8) -> Option<u8> {
     let file = format!("{device}/ports/{port}/default_roce_tos");
@@ -21,7 +21,7 @@ pub fn traffic_class(folder: &Path, device: &str, port: u8) -> Option<u8> {
     (class != 0).then_some(class)
 }
 
-/// The devices shown under `class` (of this machine: [`CLASS`]), by name.
+/// The devices under `class` (on this machine: [`CLASS`]), by name.
 #[must_use]
 pub fn read(class: &Path) -> Vec<RdmaDevice> {
     let mut devices: Vec<_> = names(class)
@@ -38,7 +38,7 @@ fn device(path: &Path, name: String) -> RdmaDevice {
         .map(|number| port(&path.join("ports").join(number.to_string()), number))
         .collect();
     ports.sort_by_key(|port| port.number);
-    // Several ports share one folder of network devices, which does not say whose is whose.
+    // Several ports share one folder of network devices, which does not tell their ports.
     if let [port] = ports.as_mut_slice()
         && port.link_layer == LinkLayer::Ethernet
         && port.netdev.is_none()
@@ -49,7 +49,7 @@ fn device(path: &Path, name: String) -> RdmaDevice {
         name,
         node_guid: text(&path.join("node_guid")).unwrap_or_default(),
         firmware: text(&path.join("fw_ver")),
-        // Soft-RoCE names the network device under it; what has no device of the machine's is none.
+        // Soft-RoCE names its network device. A device without hardware is also emulated.
         emulated: path.join("parent").exists() || !path.join("device").exists(),
         numa_node: text(&path.join("device/numa_node")).and_then(|node| node.parse().ok()),
         iwarp: text(&path.join("node_type")).is_some_and(|kind| kind.starts_with("4:")),
@@ -59,7 +59,7 @@ fn device(path: &Path, name: String) -> RdmaDevice {
     }
 }
 
-/// The one network device under an RDMA device: soft-RoCE names it, an adapter lists its own.
+/// The one network device of an RDMA device: soft-RoCE names it, an adapter lists its own.
 fn netdev(device: &Path) -> Option<String> {
     text(&device.join("parent")).or_else(|| {
         let mut nets = names(&device.join("device/net"));
@@ -73,7 +73,7 @@ fn port(path: &Path, number: u8) -> Port {
         Some("Ethernet") => LinkLayer::Ethernet,
         _ => LinkLayer::Other,
     };
-    // Behind its number.
+    // The text follows the state's number.
     let state = |file| {
         let text = text(&path.join(file))?;
         Some(text.split_once(": ")?.1.to_owned())
@@ -96,7 +96,7 @@ fn port(path: &Path, number: u8) -> Port {
     }
 }
 
-/// The entries that a queue pair can name: its field has eight bits, where a table may be longer.
+/// The entries that a queue pair can name: its index has eight bits, and a table may be longer.
 fn gids(port: &Path) -> Vec<GidEntry> {
     let mut gids: Vec<_> = numbers(&port.join("gids"))
         .filter_map(|index| gid(port, index))
