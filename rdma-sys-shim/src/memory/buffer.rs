@@ -10,13 +10,14 @@ struct Line {
     _bytes: [MaybeUninit<u8>; LINE],
 }
 
-/// Room for bytes of another process's memory, of which nothing is read but what was copied into it. They stand as far behind
-/// the start of a cache line as they do there: the kernel's copies between the two are soonest so.
+/// A buffer for bytes of another process's memory; only bytes copied into it are read. They have the same offset from a
+/// cache line as in the other process: then the kernel copies fastest.
 #[derive(Default)]
 pub struct Buffer(Box<[MaybeUninit<Line>]>);
 
 impl Buffer {
-    /// Where `len` bytes begin that are at address `there` of the other process. What was in it is gone if it was shorter.
+    /// A place for `len` bytes from address `there` of the other process. If the buffer was shorter, its content is
+    /// lost.
     pub fn at_least(&mut self, len: usize, there: u64) -> *mut u8 {
         let skip = there as usize % LINE;
         let lines = (skip + len).div_ceil(LINE);

@@ -2,7 +2,7 @@
 
 use super::copy;
 
-/// Which way a transfer goes.
+/// The direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From memory of this process to that of a peer.
@@ -12,10 +12,11 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Copies so between memory of this process, `here`, and that of a peer, which is mapped `there`.
+    /// Copies in this direction between memory of this process, `here`, and a peer's memory, which is mapped at
+    /// `there`.
     ///
     /// # Safety
-    /// As for [`copy`], from one to the other.
+    /// As for [`copy`] in that direction.
     #[inline(always)]
     pub unsafe fn copy(self, here: *mut u8, there: *mut u8, len: usize) {
         // SAFETY: the caller's promise.

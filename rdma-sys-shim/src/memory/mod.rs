@@ -31,7 +31,7 @@ use x86_64 as arch;
 #[cfg(test)]
 mod tests;
 
-/// To be called before bytes are stored to memory that may be a peer's.
+/// Called before bytes are stored to memory that may be a peer's.
 #[inline(always)]
 fn before_store(to: *mut u8, len: usize) {
     #[cfg(feature = "testkit")]
@@ -57,7 +57,7 @@ pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
     unsafe { arch::copy(to, from, len) }
 }
 
-/// As [`copy`], of a part of what is `whole` bytes in all, by the method for those.
+/// As [`copy`] of a part of `whole` bytes, by the method for `whole` bytes.
 ///
 /// # Safety
 /// As for [`copy`].
@@ -67,33 +67,33 @@ pub(crate) unsafe fn copy_part(to: *mut u8, from: *const u8, len: usize, whole: 
     unsafe { arch::copy_part(to, from, len, whole) }
 }
 
-/// Whether copies of so many bytes store past the caches, which are not likely to hold either side.
+/// Whether copies of this length use nontemporal stores: the caches are unlikely to hold either side.
 pub(crate) fn streams(len: usize) -> bool {
     arch::streams(len)
 }
 
-/// Whether nothing on this processor overtakes but a load an earlier store, and not that across a
-/// sequentially consistent atomic instruction: total store order, with atomics that are full fences.
+/// Whether the processor only lets a load overtake an earlier store, and not across a sequentially consistent atomic:
+/// total store order, with atomics that are full fences.
 pub const TOTAL_STORE_ORDER: bool = cfg!(target_arch = "x86_64");
 
-/// Completes this thread's earlier stores before its later loads (the one order that x86 does not give), as a
-/// flush needs; it is a compiler barrier too.
+/// Completes this thread's earlier stores before its later loads, as a flush needs. It is the one order that x86 does
+/// not ensure. It is also a compiler barrier.
 #[inline]
 pub fn full_fence() {
     before_flag();
     arch::full_fence();
 }
 
-/// To be called ahead of a store or an atomic, made by the processor, that tells others of what this process stored
-/// before: processors keep those in order, and so do the hooks of a device for tests.
+/// Called before a store or an atomic of the processor that signals earlier stores of this process. Processors keep
+/// these in order, as do the hooks of a device for tests.
 #[inline(always)]
 pub fn before_flag() {
     #[cfg(feature = "testkit")]
     testkit::before_flag();
 }
 
-/// To be called behind a load of a word that a device may have written, ahead of loads of what it wrote before that. The
-/// acquire loads of aarch64 are ordered with respect to processors; devices may be of a larger domain.
+/// Called after a load of a word that a device may have written, before loads of the data that it wrote earlier.
+/// aarch64 orders acquire loads with respect to processors, but devices may be outside of that shareability domain.
 #[inline(always)]
 pub fn after_flag() {
     #[cfg(target_arch = "aarch64")]
@@ -103,7 +103,7 @@ pub fn after_flag() {
     }
 }
 
-/// Asks for the cache line at `at`, which will be written to soon. A hint, for any address.
+/// Prefetches the cache line at `at` for a write soon. A hint, for any address.
 #[inline(always)]
 pub fn prefetch_for_write(at: *const u8) {
     arch::prefetch_for_write(at);
@@ -112,7 +112,7 @@ pub fn prefetch_for_write(at: *const u8) {
 /// `to[i] += from[i]` for `count` elements, at any alignment. If `to` and `from` overlap without being equal,
 /// the sums are unspecified.
 ///
-/// Where a sum of two NaNs could be either, it is unspecified which.
+/// If a sum of two NaNs could be either, the result is one of them.
 ///
 /// # Safety
 /// As for [`copy`], with `to` readable as well. The caller holds the target's accumulate lock, without which
@@ -159,15 +159,15 @@ pub unsafe fn add_i32(to: *mut u8, from: *const u8, count: usize) {
 pub struct Rows {
     /// Bytes of a block.
     pub len: usize,
-    /// How many.
+    /// The number of blocks.
     pub count: usize,
-    /// From the first byte of a block to that of the next, where it is copied to.
+    /// The distance between blocks at the destination.
     pub to_stride: isize,
-    /// Likewise, where it is copied from.
+    /// The distance between blocks at the source.
     pub from_stride: isize,
 }
 
-/// Copies the blocks, in no order that is told, each as [`copy`] does.
+/// Copies the blocks in an unspecified order, each as [`copy`] does.
 ///
 /// # Safety
 /// As for [`copy`], for every block.

@@ -2,7 +2,7 @@
 
 use super::{add_f32, add_f64, add_i32, add_i64};
 
-/// What [`Number::add`] adds.
+/// The type of numbers that [`Number::add`] adds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Number {
     /// Floats of 64 bits.
@@ -18,7 +18,7 @@ pub enum Number {
 impl Number {
     const ALL: [Self; 4] = [Self::F64, Self::F32, Self::I64, Self::I32];
 
-    /// Of those that [`Number::code`] returns.
+    /// The inverse of [`Number::code`].
     pub(crate) fn from_code(code: usize) -> Option<Self> {
         Self::ALL.get(code).copied()
     }
@@ -27,7 +27,7 @@ impl Number {
         self as usize
     }
 
-    /// The size of one.
+    /// The size of one number.
     #[must_use]
     pub const fn bytes(self) -> usize {
         match self {

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering, fence};
 
 type MemMove = unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> *mut c_void;
 
-/// Called through a volatile read: a direct call is a memory access that LLVM understands and may assume
-/// unraced.
+/// Called through a volatile read: LLVM understands a direct call as a memory access, and may assume that nothing races
+/// with it.
 static MEMMOVE: MemMove = libc::memmove;
 
 /// # Safety
@@ -46,13 +46,13 @@ pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
     unsafe { move_bytes(to, from, len) };
 }
 
-/// There is one method for all.
+/// There is one method for all lengths.
 pub(super) unsafe fn copy_part(to: *mut u8, from: *const u8, len: usize, _whole: usize) {
     // SAFETY: the caller's promise is the one asked for.
     unsafe { copy(to, from, len) }
 }
 
-/// There are no stores past the caches.
+/// There are no nontemporal stores.
 pub(super) fn streams(_len: usize) -> bool {
     false
 }

@@ -2,10 +2,9 @@
 
 use super::{Rows, arch, copy as copy_block};
 
-/// Destinations so far apart are in different cache lines.
+/// Destinations at this distance are in different cache lines.
 const LINE: usize = 64;
-/// How many blocks ahead their lines are asked for: columns fall into few sets of a cache, which
-/// have no room for more.
+/// How many blocks ahead to prefetch. Columns fall into few sets of a cache, which have no room for more.
 const AHEAD: isize = 4;
 
 /// # Safety

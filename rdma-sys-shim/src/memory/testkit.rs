@@ -4,17 +4,17 @@ use std::sync::OnceLock;
 
 use super::arch;
 
-/// Functions that the routines call through which the bytes of windows move.
+/// Hooks that the copying routines for windows call.
 pub struct StoreHooks {
-    /// Called before as many bytes are stored from an address on.
+    /// Called before this many bytes are stored from an address on.
     pub before_store: fn(*mut u8, usize),
-    /// Called before a fence, and before a store or an atomic that tells of earlier stores.
+    /// Called before a fence, and before a store or an atomic that signals earlier stores.
     pub before_flag: fn(),
 }
 
 static HOOKS: OnceLock<&'static StoreHooks> = OnceLock::new();
 
-/// Has them called for the rest of this process. The first call counts.
+/// Sets the hooks for the rest of this process. Only the first call counts.
 pub fn set_store_hooks(hooks: &'static StoreHooks) {
     HOOKS.get_or_init(|| hooks);
 }
@@ -38,7 +38,7 @@ pub(super) fn before_flag() {
     }
 }
 
-/// Copies as [`copy`](super::copy) does, without a call of the hooks: for the hooks themselves.
+/// Copies as [`copy`](super::copy) does, but without calling the hooks: for the hooks themselves.
 ///
 /// # Safety
 /// As for [`copy`](super::copy).

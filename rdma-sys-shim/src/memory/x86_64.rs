@@ -17,12 +17,12 @@ pub(super) use add::{add_f32, add_f64, add_i32, add_i64};
 pub(super) use large::tests::all_methods;
 pub(super) use large::{copy_part, streams};
 
-/// The longest copy that is a few instructions.
+/// The longest copy that takes a few instructions.
 const SHORT: usize = 32;
 
 #[inline]
 pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
-    // Eight bytes are the flags, counters and elements that latency is about: no call for them.
+    // Flags, counters and elements have eight bytes, and their latency matters: no call for them.
     if len == 8 {
         // SAFETY: the caller vouches for 8 bytes on both sides.
         unsafe {
@@ -39,7 +39,7 @@ pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
     }
 }
 
-/// Out of line: what makes calls has no place in the callers' few instructions.
+/// Out of line, since its calls would make the callers' short code longer.
 ///
 /// # Safety
 /// As [`super::copy`].
@@ -57,8 +57,8 @@ unsafe fn copy_long(to: *mut u8, from: *const u8, len: usize) {
     }
 }
 
-/// Moves any `len` from one unit to two units by two accesses that may overlap, the loads before the stores so
-/// that overlapping ranges come out right.
+/// Moves any `len` from one to two units by two accesses that may overlap. The loads come before the stores, so that
+/// overlapping ranges are correct.
 macro_rules! two_ends {
     ($mov:literal, $class:ident, $modifier:literal, $unit:literal, $to:ident, $from:ident, $len:ident) => {
         asm!(
@@ -85,7 +85,7 @@ unsafe fn copy_short(to: *mut u8, from: *const u8, len: usize) {
         } else if len > 4 {
             two_ends!("mov", reg, ":e", "4", to, from, len);
         } else if len == 4 {
-            // One access: two that overlap would store the word twice.
+            // One access: two overlapping ones would store the word twice.
             asm!("mov {t:e}, dword ptr [{from}]", "mov dword ptr [{to}], {t:e}",
                 t = out(reg) _, from = in(reg) from, to = in(reg) to,
                 options(nostack, preserves_flags));
@@ -99,22 +99,21 @@ unsafe fn copy_short(to: *mut u8, from: *const u8, len: usize) {
     }
 }
 
-/// Asks for the line at `at`, to be written to soon; any address will do. Processors without the
-/// instruction take it for none.
+/// Prefetches the line at `at` for a write; any address is allowed. Processors without the instruction ignore it.
 #[inline(always)]
 pub(super) fn prefetch_for_write(at: *const u8) {
     // SAFETY: a hint, which never faults.
     unsafe { asm!("prefetchw [{at}]", at = in(reg) at, options(nostack, preserves_flags)) }
 }
 
-/// Whether [`prefetch_for_write`] pays ahead of stores to many lines. AMD's processors have as many under
-/// way by themselves, and lose a fifth by it.
+/// Whether [`prefetch_for_write`] pays before stores to many lines. AMD's processors have enough of them under way
+/// without it, and lose a fifth with it.
 pub(super) fn gains_by_prefetch() -> bool {
     static GAINS: OnceLock<bool> = OnceLock::new();
     *GAINS.get_or_init(|| vendor() != *b"AuthenticAMD")
 }
 
-/// Who made the processor.
+/// The vendor of the processor.
 fn vendor() -> [u8; 12] {
     #[allow(unused_unsafe, reason = "__cpuid is unsafe in older Rust")]
     // SAFETY: every x86-64 processor has the instruction and its leaf 0.
@@ -151,7 +150,7 @@ pub(super) unsafe fn copy_fixed<const LEN: usize>(to: *mut u8, from: *const u8) 
     }
 }
 
-/// The C library's memmove, which is its memcpy with a promise about overlap.
+/// The C library's memmove: its memcpy, which also allows overlap.
 ///
 /// # Safety
 /// As [`super::copy`].

@@ -4,18 +4,18 @@ use std::arch::asm;
 
 const LINE: usize = 64;
 
-/// What one turn of a vector loop adds.
+/// The bytes that one iteration of a vector loop adds.
 const BLOCK: usize = 256;
 
 /// Adds `len` bytes of elements.
 pub(in super::super) type Add = unsafe fn(*mut u8, *const u8, usize);
 
-/// How elements of one type are added.
+/// The loops for elements of one type.
 struct Loops {
     element: usize,
     /// One element at a time.
     each: Add,
-    /// Whole blocks; `each` where there may be none.
+    /// The loop for whole blocks; `each` if there may be no whole block.
     blocks: Add,
 }
 
@@ -30,7 +30,7 @@ unsafe fn add(to: *mut u8, from: *const u8, count: usize, loops: Loops) {
         blocks,
     } = loops;
     let len = count * element;
-    // Vectors that straddle lines cost double. Elements that do cannot be helped.
+    // Vectors that straddle lines cost twice as much. For misaligned elements, this cannot be avoided.
     let to_line = to.addr().wrapping_neg() % LINE;
     let head = if to_line.is_multiple_of(element) {
         to_line.min(len)
@@ -48,7 +48,7 @@ unsafe fn add(to: *mut u8, from: *const u8, count: usize, loops: Loops) {
     }
 }
 
-/// Defines a loop that adds one element at a time: load one of ours, and add.
+/// Defines a loop that adds one element at a time: it loads one of `from`, and adds.
 macro_rules! add_each {
     ($name:ident, $element:ty, $class:ident, $($instruction:literal),+) => {
         /// # Safety
@@ -96,7 +96,7 @@ macro_rules! add_blocks {
     };
 }
 
-/// Defines `$name`, and the loops behind it, for one type.
+/// Defines `$name` and its loops for one type.
 macro_rules! adds {
     ($name:ident, $element:ty, each $each:ident: $class:ident $($instruction:literal)+,
      blocks $add:literal: $add_512:ident if $has_512:tt, $add_256:ident if $has_256:tt) => {
@@ -111,7 +111,7 @@ macro_rules! adds {
         /// As [`super::super::add_f64`].
         #[inline]
         pub(in super::super) unsafe fn $name(to: *mut u8, from: *const u8, count: usize) {
-            // No call for an element alone.
+            // A single element needs no call.
             if count == 1 {
                 // SAFETY: the caller's promise.
                 return unsafe { $each(to, from, size_of::<$element>()) };
@@ -130,7 +130,7 @@ macro_rules! adds {
                 each: $each,
                 blocks,
             };
-            // SAFETY: the caller's promise; the features and the length were asked for.
+            // SAFETY: the caller's promise; the features and the length were checked.
             unsafe { add(to, from, count, loops) }
         }
     };

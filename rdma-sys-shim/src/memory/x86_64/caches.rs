@@ -3,18 +3,19 @@
 use std::fs::File;
 use std::io::Read;
 
-/// That of the first processor's third-level cache: its third index, behind two of the first level and one of the second.
+/// The size of the first processor's third-level cache. Its index is 3, after two caches of the first level and one of
+/// the second.
 const L3: &str = "/sys/devices/system/cpu/cpu0/cache/index3/size";
 
-/// How large the third-level cache is, in bytes; `None` where there is none, or the kernel does not say. Takes three system calls,
-/// and no memory of the heap.
+/// The size of the third-level cache in bytes; `None` if there is none, or the kernel does not tell. Takes three system
+/// calls, and no heap memory.
 pub(super) fn l3() -> Option<usize> {
     let mut text = [0; 16];
     let len = File::open(L3).and_then(|mut file| file.read(&mut text));
     parse(&text[..len.ok()?])
 }
 
-/// The kernel writes KiB, and a `K` behind them.
+/// Parses the kernel's text: KiB with the suffix `K`.
 fn parse(text: &[u8]) -> Option<usize> {
     let kib = text.trim_ascii().strip_suffix(b"K")?;
     let kib: usize = std::str::from_utf8(kib).ok()?.parse().ok()?;

@@ -8,20 +8,20 @@ use std::sync::LazyLock;
 
 use super::{caches, medium};
 
-/// No copy below this length streams, whatever the caches: that has never paid.
+/// No shorter copy streams, whatever the caches: that was never faster.
 pub(super) const FLOOR: usize = 512 << 10;
 
-/// From this length on copies stream.
+/// Copies of at least this length stream.
 static STREAMS_FROM: LazyLock<usize> = LazyLock::new(|| match is_x86_feature_detected!("avx") {
     true => streams_from(&super::vendor(), caches::l3),
     false => usize::MAX,
 });
 
-/// What a third-level cache usually has. Processors in virtual machines often do not say what they have.
+/// A usual size of the third-level cache. Virtual machines often do not report the size.
 const USUAL_L3: usize = 32 << 20;
 
-/// Copies stream where both sides take half of the third-level cache or more. On processors of Intel none do: streaming
-/// was slower there.
+/// Copies stream if both sides together take half of the third-level cache or more. On Intel's processors no copies
+/// stream: that was slower.
 fn streams_from(vendor: &[u8; 12], l3: impl FnOnce() -> Option<usize>) -> usize {
     match vendor {
         b"GenuineIntel" => usize::MAX,
@@ -30,7 +30,7 @@ fn streams_from(vendor: &[u8; 12], l3: impl FnOnce() -> Option<usize>) -> usize 
 }
 
 pub(in super::super) fn streams(len: usize) -> bool {
-    // Short copies do not ask which processor this is: the first question takes a while.
+    // Short copies do not query the processor: the first query takes a while.
     len >= FLOOR && len >= *STREAMS_FROM
 }
 
@@ -47,7 +47,8 @@ pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
 #[cold]
 pub(in super::super) unsafe fn copy_part(to: *mut u8, from: *const u8, len: usize, whole: usize) {
     let apart = to.addr().abs_diff(from.addr()) >= len;
-    // SAFETY: the caller's promise; what streams is apart, and the processor has AVX. The part may be of any length.
+    // SAFETY: the caller's promise; ranges that stream do not overlap, and then the processor has AVX. The part may be
+    // of any length.
     unsafe {
         match apart && streams(whole) {
             true => stream(to, from, len),
@@ -57,8 +58,8 @@ pub(in super::super) unsafe fn copy_part(to: *mut u8, from: *const u8, len: usiz
     }
 }
 
-/// 256 bytes a turn. The fence puts the streaming stores before every later store, without which a flag could be seen before
-/// its data.
+/// Copies 256 bytes per iteration. The fence orders the streaming stores before every later store; otherwise a flag
+/// could be visible before its data.
 ///
 /// # Safety
 /// As [`super::super::copy`]; the ranges do not overlap, and the processor has AVX.

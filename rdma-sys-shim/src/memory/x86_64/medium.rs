@@ -8,17 +8,18 @@
 use std::arch::asm;
 use std::sync::OnceLock;
 
-/// No copy below this length comes here: the C library's is a loop, too.
+/// Shorter copies do not come here: the C library also uses a loop for them.
 pub(super) const FLOOR: usize = 1 << 10;
 
-/// A turn of the loop.
+/// Bytes of one iteration of the loop.
 const TURN: usize = 256;
 
 /// # Safety
 /// As [`super::super::copy`]; `len` is at least [`FLOOR`].
 pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
     let apart = to.addr().abs_diff(from.addr()) >= len;
-    // SAFETY: the caller's promise; where more is asked for, the ranges are apart, and who gains has AVX.
+    // SAFETY: the caller's promise; for `by_vectors`, the ranges do not overlap, and `gains` has checked that there is
+    // AVX.
     unsafe {
         match apart && gains() {
             true => by_vectors(to, from, len),
@@ -27,7 +28,7 @@ pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
     }
 }
 
-/// Whether this processor is one whose C library's copies the loop exceeds.
+/// Whether the loop is faster than the C library's copies on this processor.
 pub(super) fn gains() -> bool {
     static GAINS: OnceLock<bool> = OnceLock::new();
     *GAINS.get_or_init(|| {
@@ -44,14 +45,14 @@ pub(super) unsafe fn by_vectors(to: *mut u8, from: *const u8, len: usize) {
         // SAFETY: the caller's promise.
         return unsafe { super::memmove(to, from, len) };
     }
-    // At least a byte, so that what begins behind it is aligned.
+    // At least one byte, so that the address after it is aligned.
     let head = 32 - to.addr() % 32;
     let body = (len - head) / TURN * TURN;
     let rest = len - head - body;
-    // SAFETY: the first 32 bytes, then from `head` on where `to` is aligned: `body`, which is not zero, in turns,
-    // and of the `rest` what makes 32. After that `rest` is 32 less than what is left of it, and the last 32 bytes of
-    // the `len` that the caller vouches for are copied, some of them again. `vzeroupper` changes
-    // sixteen registers, and clobbering the low part of one declares all of it.
+    // SAFETY: copies the first 32 bytes; then from `head` on, where `to` is aligned, the `body`, which is not zero, in
+    // iterations; then whole 32 bytes of the `rest`. Now `rest` is 32 less than what is left, and the last 32 bytes of
+    // the `len` that the caller vouches for are copied, some of them again. `vzeroupper` changes sixteen registers, and
+    // clobbering the low part of one declares all of it.
     unsafe {
         asm!(
             "vmovdqu ymm0, [{from}]",
