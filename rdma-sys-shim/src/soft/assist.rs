@@ -10,7 +10,7 @@ use super::slots::{self, SLOTS, Slot, Slots as _};
 use crate::assist::{Assisted, Attached};
 use crate::guard;
 
-/// For a region that peers cannot map.
+/// Lets waiting threads assist, for a region that peers cannot map.
 pub(crate) fn attach(segment: &Arc<Segment>) -> Attached {
     guard::watch();
     Attached::new(segment.clone(), true)

@@ -14,7 +14,7 @@ pub(crate) fn address(bytes: &[u8]) {
     }
 }
 
-/// One that some process could have published.
+/// An address that some process could have published.
 #[cfg(test)]
 pub(crate) fn an_address() -> Vec<u8> {
     let options = Options::parse("").expect("no options");

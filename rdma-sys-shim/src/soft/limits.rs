@@ -5,11 +5,11 @@ use std::io;
 use crate::system::{limit, longest_file};
 use crate::{Error, Result};
 
-/// So many descriptors are left to the program and to what opens a file for a moment, connecting to a
-/// peer among it. Of a low limit, a quarter.
+/// The descriptors left to the program and to short uses, such as connecting to a peer. Under a low limit, a quarter is
+/// left.
 const LEFT: u64 = 16;
 
-/// Whether a memory file may be `len` bytes long: the kernel does not merely refuse to make a longer one.
+/// Fails if a memory file must not be `len` bytes long. To extend a longer file may kill the process, rather than fail.
 pub(super) fn check_file_size(len: usize) -> Result<()> {
     if len as u64 <= longest_file() {
         return Ok(());
@@ -18,8 +18,7 @@ pub(super) fn check_file_size(len: usize) -> Result<()> {
     Err(Error::os(call, io::Error::from_raw_os_error(libc::EFBIG)))
 }
 
-/// Whether a descriptor that is to stay open, the lowest that was free, is one of those that are left to
-/// the program.
+/// Fails if a descriptor that is to stay open is one of those left to the program. It was the lowest free one.
 pub(super) fn check_descriptor(fd: libc::c_int) -> Result<()> {
     let limit = limit(libc::RLIMIT_NOFILE);
     let left = LEFT.min(limit / 4);

@@ -29,7 +29,7 @@ const SERVING: u32 = 3;
 const DONE: u32 = 4;
 const REFUSED: u32 = 5;
 
-/// After so many milliseconds, nobody serves an offer: its origin is dead, or about to take it back.
+/// After this many milliseconds, nobody serves an offer: its origin is dead, or about to take it back.
 const STALE: u32 = 100;
 
 /// How origins notify the agent thread.

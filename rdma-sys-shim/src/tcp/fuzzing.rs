@@ -13,7 +13,7 @@ use crate::channel::{
 };
 use crate::{JobSecret, LocalRegion, Width, memory};
 
-/// A record is what it was made of, or none.
+/// A decoded record survives encoding and decoding.
 pub(crate) fn record(bytes: &[u8]) {
     if let Ok(record) = decode(bytes) {
         assert_eq!(decode(&record.encode(MARK)).ok(), Some(record));
@@ -30,7 +30,7 @@ pub(crate) fn greeting(bytes: &[u8]) {
 
 const SHOWN: usize = 1 << 16;
 
-/// The same memory for all requests, so that seeds can name it.
+/// All requests use the same memory, so that seeds can name it.
 fn shown() -> &'static (Arc<Regions>, LocalRegion) {
     static MEMORY: OnceLock<(Arc<Regions>, LocalRegion)> = OnceLock::new();
     MEMORY.get_or_init(|| {
@@ -42,7 +42,7 @@ fn shown() -> &'static (Arc<Regions>, LocalRegion) {
     })
 }
 
-/// Requests, in pieces whose length the first byte says. What they do not name stays as it was.
+/// Requests, in pieces whose length the first byte gives. Memory that they do not name stays the same.
 pub(crate) fn requests(bytes: &[u8]) {
     let Some((&step, bytes)) = bytes.split_first() else {
         return;
@@ -73,7 +73,7 @@ pub(crate) fn requests(bytes: &[u8]) {
                 answers = parts.iter().map(|part| part.iov_len).sum();
                 Ok(Moved::Bytes(answers))
             });
-            // A read without an end is not followed to it.
+            // A very long read is not followed to its end.
             if answers == 0 || answers > SHOWN {
                 break;
             }
@@ -86,7 +86,7 @@ pub(crate) fn requests(bytes: &[u8]) {
     }
 }
 
-/// Answers to a read, an atomic and a write. Nothing is written where no answer goes.
+/// Answers to a read, an atomic and a write. Memory to which no answer goes stays the same.
 pub(crate) fn answers(bytes: &[u8]) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it is bound");
@@ -139,7 +139,7 @@ fn request(kind: Kind, len: u64) -> Request {
     }
 }
 
-/// Valid input, to be damaged.
+/// Valid input, for mutation.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let mut requests = vec![60];
     for (kind, len) in [
@@ -156,7 +156,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
             requests.resize(requests.len() + len as usize, 3);
         }
     }
-    // Bytes for the memory itself; more of it would come.
+    // Bytes for the memory itself; more would follow.
     requests.extend(request(Kind::Write, 32 << 10).encode());
     requests.extend([4; 100]);
     let answers = [

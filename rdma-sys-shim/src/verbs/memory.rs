@@ -220,7 +220,7 @@ impl Regions {
             Err(Error::BadMemory { .. })
                 if access != Access::READ && access.allows(Access::READ) =>
             {
-                // SAFETY: the caller's promise, of which this needs a part.
+                // SAFETY: the caller's promise for `access` includes reads.
                 unsafe { self.show(base, len, Access::READ, None) }
             }
             shown => shown,

@@ -117,7 +117,7 @@ impl VerbsEndpoint {
             if operation == Operation::Read {
                 request.copy_to = here;
             } else {
-                // SAFETY: `take_space` gave so many bytes of the ring; `here` is a part of what
+                // SAFETY: `take_space` gave this many bytes of the ring; `here` is a part of what
                 // the caller vouches for.
                 unsafe { copy(local.base, here, part) };
             }
