@@ -10,13 +10,13 @@ use crate::memory::Direction;
 /// Why a transfer stopped.
 #[derive(Debug)]
 pub(crate) enum Stopped {
-    /// The kernel does not let us: ptrace restrictions or a filter of system calls.
+    /// The kernel forbids it: ptrace restrictions or a filter of system calls.
     Forbidden(io::Error),
     /// The process is gone.
     Gone,
-    /// Some page at the other end is not mapped or lacks the right.
+    /// A page at the other end is not mapped or lacks the right.
     Fault,
-    /// Our own end is not mapped, or the system is out of memory.
+    /// Our own memory is not mapped, or the system is out of memory.
     Failed(io::Error),
 }
 
@@ -37,7 +37,7 @@ pub(crate) unsafe fn transfer(
     unsafe { transfer_lists(pid, direction, &mut here, &mut there) }
 }
 
-/// A part of either process's memory.
+/// A part of the memory of either process.
 pub(crate) fn part(base: *mut u8, len: usize) -> libc::iovec {
     libc::iovec {
         iov_base: base.cast(),
@@ -45,11 +45,11 @@ pub(crate) fn part(base: *mut u8, len: usize) -> libc::iovec {
     }
 }
 
-/// The most parts that the kernel takes at a time, of each process.
+/// The most parts of each process in one system call.
 pub(crate) const MOST_PARTS: usize = 1024;
 
-/// Moves the bytes of lists of parts that have as many in all, at most [`MOST_PARTS`] each. What was moved is taken from the
-/// lists, also where it stops early.
+/// Moves bytes between lists of parts with the same total length, at most [`MOST_PARTS`] each. Removes moved bytes from
+/// the lists, even if it stops early.
 ///
 /// # Safety
 /// The local parts are readable (for a write) or writable (for a read).
@@ -64,7 +64,7 @@ pub(crate) unsafe fn transfer_lists(
         Direction::Read => libc::process_vm_readv,
     };
     loop {
-        // Nothing is left of what is empty.
+        // Empty parts are removed.
         local = advanced(local, 0);
         remote = advanced(remote, 0);
         if local.is_empty() || remote.is_empty() {
@@ -82,7 +82,7 @@ pub(crate) unsafe fn transfer_lists(
             )
         };
         if moved > 0 {
-            // A short count means a fault further on, or the kernel's limit for one call: ask on.
+            // A short count means a fault further on, or the kernel's limit for one call; the next call tells which.
             local = advanced(local, moved as usize);
             remote = advanced(remote, moved as usize);
             continue;
@@ -99,7 +99,7 @@ pub(crate) unsafe fn transfer_lists(
     }
 }
 
-/// What is left of a list when `done` bytes of it are.
+/// The rest of a list after `done` bytes.
 fn advanced(mut list: &mut [libc::iovec], mut done: usize) -> &mut [libc::iovec] {
     while let Some(first) = list.first_mut() {
         if first.iov_len > done {
@@ -114,8 +114,8 @@ fn advanced(mut list: &mut [libc::iovec], mut done: usize) -> &mut [libc::iovec]
     list
 }
 
-/// Whether the kernel is likely to let the ranks of one job, descendants of `launcher`, attach to
-/// each other. Under Yama's restricted mode this process lets them.
+/// Whether the kernel is likely to let the ranks of one job, descendants of `launcher`, attach to each other. Under
+/// Yama's restricted mode, this also permits it for this process.
 pub(crate) fn is_likely(launcher: Option<u32>) -> bool {
     let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
     let by_yama = match scope.as_deref().map(str::trim) {
@@ -136,7 +136,7 @@ fn allow_descendants_of(ancestor: u32) -> bool {
     rc == 0
 }
 
-/// Whether no filter of system calls refuses the calls themselves: on this process they always work.
+/// Whether no filter of system calls refuses the calls themselves: on our own process, they always work otherwise.
 fn is_served() -> bool {
     let (mut word, mut seen) = (1_u64, 0_u64);
     let (there, here) = ((&raw mut word).addr() as u64, (&raw mut seen).cast());
@@ -148,7 +148,8 @@ fn is_served() -> bool {
     }
 }
 
-/// By which the kernel finds the memory of this process: the process's number leads there only while its first thread runs.
+/// The calling thread's number, by which the kernel finds the memory of this process. The process's number works only
+/// while its first thread runs.
 pub(crate) fn own_number() -> u32 {
     gettid().as_raw_pid().cast_unsigned()
 }

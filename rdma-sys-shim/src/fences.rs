@@ -5,23 +5,23 @@ use std::sync::atomic::{Ordering, compiler_fence};
 
 use rustix::thread::{MembarrierCommand, membarrier};
 
-/// Has the kernel make fences of [`fence_all`] in this process, too. Whether it does: a kernel without membarrier,
-/// or a filter of system calls, refuses.
+/// Registers this process for the fences of [`fence_all`]. False if the kernel refuses: it has no membarrier, or a
+/// filter of system calls forbids it.
 #[must_use]
 pub fn take_fences() -> bool {
     static TAKES: OnceLock<bool> = OnceLock::new();
     *TAKES.get_or_init(|| membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok())
 }
 
-/// A full fence in every thread, running or not, of all processes of this machine that [`take_fences`]: what a
-/// thread did before [`light_fence`] is seen by whoever called this, or else the thread sees after its fence what
-/// that one did before the call. Takes some microseconds. False if the kernel refuses.
+/// A full fence in every thread, running or not, of all processes of this machine that [`take_fences`]. Either the
+/// caller sees what a thread did before [`light_fence`], or the thread sees after that what the caller did before this
+/// call. Takes some microseconds. False if the kernel refuses.
 #[must_use]
 pub fn fence_all() -> bool {
     membarrier(MembarrierCommand::GlobalExpedited).is_ok()
 }
 
-/// The other side of [`fence_all`]: keeps the compiler's order, and costs nothing.
+/// The counterpart of [`fence_all`]: a compiler fence, which costs nothing.
 #[inline(always)]
 pub fn light_fence() {
     compiler_fence(Ordering::SeqCst);

@@ -1,6 +1,6 @@
 //! Fields of fixed width, little-endian, and texts behind their length.
 
-/// Takes fields from the front; `None` where the bytes end too early.
+/// Takes fields from the front; `None` if too few bytes are left.
 pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -18,7 +18,7 @@ impl<'a> Fields<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// A text behind its length in one byte.
+    /// A text, after its length in one byte.
     pub(crate) fn text(&mut self) -> Option<&'a str> {
         let [len] = self.array()?;
         let (text, rest) = self.0.split_at_checked(len.into())?;
@@ -27,7 +27,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The beginning of a text: at most so many bytes, whole characters.
+/// The beginning of a text: at most `most` bytes, in whole characters.
 #[must_use]
 pub fn beginning(text: &str, most: usize) -> &str {
     let end = (0..=most.min(text.len())).rfind(|&end| text.is_char_boundary(end));

@@ -3,9 +3,8 @@
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 
-/// Something that is known to the device, or to other processes, as this process's. A forked child
-/// has a copy of it, which is leaked where it is dropped: giving it back would take it from the
-/// parent.
+/// A resource that the device or other processes associate with this process. A forked child has a copy. If the child
+/// drops it, it is leaked, since releasing it would take it from the parent.
 pub(crate) struct OfProcess<T> {
     inner: ManuallyDrop<T>,
     pid: u32,

@@ -4,7 +4,7 @@
 use crate::rdma::Selector;
 use crate::{soft, tcp};
 
-/// A device as `--device` names it.
+/// A device name, as for `--device`.
 pub fn device_name(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -21,12 +21,12 @@ pub fn device_name(bytes: &[u8]) {
     }
 }
 
-/// What a peer's soft device publishes.
+/// The address of a peer's soft device.
 pub fn soft_address(bytes: &[u8]) {
     soft::fuzzing::address(bytes);
 }
 
-/// What a peer's tcp device publishes, and what comes over a connection: of strangers, of origins, of targets.
+/// The address of a peer's tcp device, and input from connections: of strangers, of origins, of targets.
 pub fn tcp(bytes: &[u8]) {
     tcp::fuzzing::record(bytes);
     tcp::fuzzing::greeting(bytes);
@@ -34,7 +34,7 @@ pub fn tcp(bytes: &[u8]) {
     tcp::fuzzing::answers(bytes);
 }
 
-/// What a peer's verbs device publishes, and the datagrams by which queue pairs find each other.
+/// The address of a peer's verbs device, and the messages by which queue pairs find each other.
 #[cfg(feature = "verbs")]
 pub fn connect_message(bytes: &[u8]) {
     crate::verbs::fuzzing::message(bytes);

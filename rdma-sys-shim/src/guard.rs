@@ -11,11 +11,11 @@ use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::OnceLock;
 
-/// A guarded access touched memory that is not mapped with the right to it.
+/// A guarded access touched memory that is not mapped with the necessary right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AccessFault;
 
-/// What a thread may fault on.
+/// The memory on which a thread may fault.
 struct Guarded {
     start: Cell<usize>,
     len: Cell<usize>,
@@ -34,12 +34,12 @@ thread_local! {
     };
 }
 
-/// Runs `body`, which may fault on the `len` bytes at `start`: then it ends there, and what it had done until then stays done.
-/// Where [`watch`] was not called before, or on processors other than x86-64 and aarch64, a fault is the program's as ever.
+/// Runs `body`, which may fault on the `len` bytes at `start`. A fault ends it; earlier effects remain. Without an
+/// earlier call of [`watch`], or on processors other than x86-64 and aarch64, a fault remains the program's own.
 ///
 /// # Safety
-/// Where `body` accesses these bytes, no function that it has called holds a lock or a value with a destructor, and the
-/// accesses are by assembly or atomics, of which the compiler assumes nothing.
+/// While `body` accesses these bytes, no function that it has called holds a lock or a value with a destructor. The
+/// accesses are by assembly or atomics, about which the compiler assumes nothing.
 #[inline]
 pub(crate) unsafe fn guarded<T: Copy>(
     start: *const u8,
@@ -73,8 +73,8 @@ pub(crate) unsafe fn guarded<T: Copy>(
     GUARDED.with(|guarded| {
         guarded.start.set(start.addr());
         guarded.len.set(len);
-        // SAFETY: `call` is a local that `run` was made for. A fault ends frames of `body` only, which the caller vouches
-        // for, and frames of `run`, which has nothing to drop then: it has moved `body` on.
+        // SAFETY: `call` is a local that `run` was made for. A fault ends only frames of `body`, which the caller
+        // vouches for, and frames of `run`, which then has nothing to drop: it has moved `body` on.
         let faulted = unsafe { arch::enter(run, (&raw mut call).cast(), guarded.stack.as_ptr()) };
         guarded.stack.set(0);
         match faulted {
@@ -87,15 +87,15 @@ pub(crate) unsafe fn guarded<T: Copy>(
 
 type Run = unsafe extern "C" fn(*mut c_void);
 
-/// The signals, and the code that says that the memory is not there; SIGSEGV has a second one for what lacks the right.
+/// The signals, and the code for unmapped memory; SIGSEGV has a second code for a missing right.
 const SIGNALS: [libc::c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 const SEGV_MAPERR: libc::c_int = 1;
 const SEGV_ACCERR: libc::c_int = 2;
 
-/// What was done about each of them before.
+/// The previous actions for these signals.
 static BEFORE: OnceLock<[libc::sigaction; 2]> = OnceLock::new();
 
-/// Has faults of guarded accesses end them from now on.
+/// From now on, a fault of a guarded access ends that access.
 pub(crate) fn watch() {
     if !cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
         return;
@@ -103,7 +103,8 @@ pub(crate) fn watch() {
     BEFORE.get_or_init(|| SIGNALS.map(install));
 }
 
-/// Puts the handler before that of the program, with what the program has asked for its own. Returns what there was.
+/// Installs the handler in front of the program's, with the flags that the program asked for. Returns the previous
+/// action.
 fn install(signal: libc::c_int) -> libc::sigaction {
     // SAFETY: zeroes are a valid sigaction, to which the kernel writes; the handler keeps to what handlers may do.
     unsafe {
@@ -142,14 +143,14 @@ unsafe extern "C" fn on_fault(
         };
         let stack = is_of_memory.then(|| guarded_stack((*info).si_addr().addr()));
         match stack.flatten() {
-            // SAFETY (of the frames that end): `guarded` asks for it.
+            // SAFETY (of the frames that end): `guarded` requires it.
             Some(stack) => arch::leave_with(context.cast(), stack),
             None => pass_on(signal, info, context),
         }
     }
 }
 
-/// With which stack pointer this thread leaves a guarded access that faulted there; `None` outside of one.
+/// The stack pointer for leaving a guarded access of this thread that faulted at `address`; `None` if there is none.
 fn guarded_stack(address: usize) -> Option<usize> {
     GUARDED.with(|guarded| {
         let is_inside = address.wrapping_sub(guarded.start.get()) < guarded.len.get();
@@ -158,28 +159,28 @@ fn guarded_stack(address: usize) -> Option<usize> {
     })
 }
 
-/// Does what would have been done without this module.
+/// Does what would happen without this module.
 ///
 /// # Safety
 /// As for [`on_fault`].
 unsafe fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let which = usize::from(signal != SIGNALS[0]);
-    // SAFETY: `info` is valid. The program installed the handler for arguments of this kind; the calls are those that handlers
-    // may make.
+    // SAFETY: `info` is valid. The program installed the handler for arguments of this kind; handlers may make these
+    // calls.
     unsafe {
-        // A signal that came while it was being installed has the default.
+        // A signal that arrives during the installation gets the default action.
         let before = match BEFORE.get() {
             Some(all) => all[which],
             None => std::mem::zeroed(),
         };
-        // Another process or thread sent it: no instruction has to be executed again.
+        // Another process or thread sent it: no instruction will be executed again.
         let is_sent = (*info).si_code <= 0;
         let ignores = before.sa_sigaction == libc::SIG_IGN;
         if !is_handler(&before) {
             if is_sent && ignores {
                 return;
             }
-            // The fault comes again, and finds no handler.
+            // The fault occurs again, without a handler.
             libc::sigaction(signal, &raw const before, ptr::null_mut());
             if is_sent {
                 libc::raise(signal);
@@ -214,7 +215,7 @@ mod arch {
     /// As for `run`; `stack` is writable.
     #[unsafe(naked)]
     pub(super) unsafe extern "C" fn enter(run: Run, call: *mut c_void, stack: *mut usize) -> u32 {
-        // What the calling convention has a function keep is on the stack, for `leave`.
+        // The callee-saved registers are on the stack, for `leave`.
         naked_asm!(
             ".cfi_startproc",
             "push rbp",
@@ -239,10 +240,10 @@ mod arch {
         )
     }
 
-    /// Returns from [`enter`] what is in the register of results.
+    /// Returns from [`enter`] with the value of the result register.
     ///
     /// # Safety
-    /// Jumped to, with the stack of [`enter`].
+    /// Reached by a jump, with the stack of [`enter`].
     #[unsafe(naked)]
     unsafe extern "C" fn leave() {
         naked_asm!(
@@ -257,12 +258,12 @@ mod arch {
         )
     }
 
-    /// Has the thread return from [`enter`] when its signal handler ends.
+    /// Makes the thread return from [`enter`] when its signal handler ends.
     ///
     /// # Safety
-    /// `context` is of a handler that interrupted what [`enter`] called, which has noted `stack`.
+    /// `context` belongs to a handler that interrupted a function called by [`enter`], which has stored `stack`.
     pub(super) unsafe fn leave_with(context: *mut libc::ucontext_t, stack: usize) {
-        /// Copies go upwards, by the calling convention.
+        /// The calling convention requires the direction flag to be clear.
         const DIRECTION: i64 = 1 << 10;
         // SAFETY: the kernel's record, which it reads again when the handler ends.
         let registers = unsafe { &mut (*context).uc_mcontext.gregs };
@@ -286,7 +287,7 @@ mod arch {
     /// As for `run`; `stack` is writable.
     #[unsafe(naked)]
     pub(super) unsafe extern "C" fn enter(run: Run, call: *mut c_void, stack: *mut usize) -> u32 {
-        // What the calling convention has a function keep is on the stack, for `leave`.
+        // The callee-saved registers are on the stack, for `leave`.
         naked_asm!(
             ".cfi_startproc",
             "stp x29, x30, [sp, #-160]!",
@@ -315,10 +316,10 @@ mod arch {
         )
     }
 
-    /// Returns from [`enter`] what is in the register of results.
+    /// Returns from [`enter`] with the value of the result register.
     ///
     /// # Safety
-    /// Jumped to, with the stack of [`enter`].
+    /// Reached by a jump, with the stack of [`enter`].
     #[unsafe(naked)]
     unsafe extern "C" fn leave() {
         naked_asm!(
@@ -336,10 +337,10 @@ mod arch {
         )
     }
 
-    /// Has the thread return from [`enter`] when its signal handler ends.
+    /// Makes the thread return from [`enter`] when its signal handler ends.
     ///
     /// # Safety
-    /// `context` is of a handler that interrupted what [`enter`] called, which has noted `stack`.
+    /// `context` belongs to a handler that interrupted a function called by [`enter`], which has stored `stack`.
     pub(super) unsafe fn leave_with(context: *mut libc::ucontext_t, stack: usize) {
         // SAFETY: the kernel's record, which it reads again when the handler ends.
         let registers = unsafe { &mut (*context).uc_mcontext };
@@ -349,7 +350,7 @@ mod arch {
     }
 }
 
-/// Without a guard.
+/// Without a guard, for other processors.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod arch {
     use std::ffi::c_void;

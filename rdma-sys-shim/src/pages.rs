@@ -7,7 +7,8 @@ use memmap2::{MmapOptions, MmapRaw};
 use crate::system::page_size;
 use crate::{Error, Result};
 
-/// Zeroed memory of whole pages, and the place in it from which on `len` bytes are aligned to `align`, a power of two or 0.
+/// Zeroed memory of whole pages, and an address in it from which `len` bytes are aligned to `align`, a power of two or
+/// 0.
 pub(crate) fn zeroed(len: usize, align: usize) -> Result<(MmapRaw, *mut u8)> {
     let slack = align.saturating_sub(page_size());
     let mapped = len.max(1).checked_add(slack);

@@ -7,10 +7,11 @@ mod real {
     pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, fence};
     pub(crate) use std::thread::yield_now;
 
-    /// How often to look again before going to sleep.
+    /// Checks before a thread goes to sleep.
     pub(crate) const SPINS: u32 = 100;
 
-    /// Of a clock that all processes of the machine have, to some milliseconds: cheap enough to be asked often. Never 0.
+    /// Milliseconds of a clock that all processes of the machine share, precise to a few of them, and cheap to read.
+    /// Never 0.
     #[must_use]
     pub fn milliseconds() -> u32 {
         let mut now = libc::timespec {
@@ -51,12 +52,12 @@ pub(crate) mod futex {
         let _ = futex::wait(word, SHARED, seen, Some(&limit));
     }
 
-    /// Wakes whoever sleeps on `word`.
+    /// Wakes all threads that sleep on `word`.
     pub(crate) fn wake(word: &AtomicU32) {
         let _ = futex::wake(word, SHARED, i32::MAX as u32);
     }
 
-    /// Wakes one of those who sleep on `word`.
+    /// Wakes one thread that sleeps on `word`.
     pub(crate) fn wake_one(word: &AtomicU32) {
         let _ = futex::wake(word, SHARED, 1);
     }

@@ -1,7 +1,7 @@
 //! Threads of this crate's own, which run none of the program's signal handlers but those of faults.
 
-/// What is told to the thread that does it, and ends the process where it is blocked. Programs that watch memory of their own
-/// by it, or stand in for system calls, go on.
+/// Signals for the thread that causes them. If one is blocked, the kernel kills the process. Programs that use them to
+/// watch their own memory, or to emulate system calls, keep working.
 const FAULTS: [libc::c_int; 6] = [
     libc::SIGSEGV,
     libc::SIGBUS,
@@ -11,11 +11,10 @@ const FAULTS: [libc::c_int; 6] = [
     libc::SIGTRAP,
 ];
 
-/// Runs `body` with all other signals blocked, which a thread started in it inherits: the program's
-/// handlers expect the program's threads.
+/// Runs `body` with all other signals blocked. A thread started in it inherits this: the program's handlers expect to
+/// run on the program's threads.
 pub fn without_signals<R>(body: impl FnOnce() -> R) -> R {
-    // SAFETY: sigfillset initialises the set; the mask of the calling thread alone changes, and is
-    // put back.
+    // SAFETY: sigfillset initialises the set; only the mask of the calling thread changes, and it is restored.
     unsafe {
         let mut most: libc::sigset_t = std::mem::zeroed();
         let mut before: libc::sigset_t = std::mem::zeroed();

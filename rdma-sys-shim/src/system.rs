@@ -9,20 +9,20 @@ use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::{Error, Result};
 
-/// Where a process runs: which kernel it sees, and which processes. Zero where the system hides it.
+/// The kernel and the PID namespace of a process. Zero if the system hides them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostIdentity {
-    /// Changes with every boot, and differs between hosts.
+    /// Differs between hosts, and changes with every boot.
     pub boot: [u8; 16],
-    /// Containers of one kernel see each other's processes only if they share that.
+    /// Containers on one kernel see each other's processes only if they share this namespace.
     pub pid_namespace: u64,
 }
 
 impl HostIdentity {
-    /// That of this process. To be found once: later there may be no descriptor to read it with.
+    /// The identity of this process's host. Callers read it once: later there may be no free descriptor to read it.
     ///
     /// # Errors
-    /// It may be readable, but no descriptor was free to read it with.
+    /// It may be readable, but no descriptor was free.
     pub fn this() -> Result<Self> {
         Ok(Self {
             boot: boot_id()?,
@@ -50,7 +50,7 @@ fn boot_id() -> Result<[u8; 16]> {
     Ok(id)
 }
 
-/// Whether a file may be there that could not be opened.
+/// Whether a file may exist although it could not be opened.
 pub(crate) fn is_shortage(error: &io::Error) -> bool {
     let code = error.raw_os_error();
     [libc::EMFILE, libc::ENFILE, libc::ENOMEM]
@@ -72,7 +72,7 @@ pub(crate) fn page_size() -> usize {
     *PAGE
 }
 
-/// A limit of this process; where it is not known, none: the kernel will say what is wrong.
+/// A limit of this process. If it is unknown, there is none: the kernel will report an error.
 pub(crate) fn limit(resource: libc::__rlimit_resource_t) -> u64 {
     limits(resource).map_or(libc::RLIM_INFINITY, |limits| limits.rlim_cur)
 }
@@ -87,7 +87,7 @@ fn limits(resource: libc::__rlimit_resource_t) -> Option<libc::rlimit> {
     (rc == 0).then_some(limits)
 }
 
-/// Lets this process have as many descriptors as it may allow itself: the usual limit of 1,024 is for programs that use
+/// Raises the limit of open descriptors as far as the process may: the usual limit of 1,024 is for programs that use
 /// `select`.
 pub(crate) fn allow_descriptors() {
     let Some(limits) = limits(libc::RLIMIT_NOFILE) else {
@@ -103,21 +103,21 @@ pub(crate) fn allow_descriptors() {
     }
 }
 
-/// How long a file of this process may become. Whoever writes beyond that is killed by the kernel, unless the process
+/// The maximum size of a file for this process. A process that writes beyond it is killed by the kernel, unless it
 /// handles or ignores SIGXFSZ.
 #[must_use]
 pub fn longest_file() -> u64 {
     limit(libc::RLIMIT_FSIZE)
 }
 
-/// Random bytes of the kernel's.
+/// Random bytes from the kernel.
 ///
 /// # Errors
 /// The kernel refuses.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
     const { assert!(N <= 256) };
     let mut bytes = [0; N];
-    // Requests of at most 256 bytes are filled whole or not at all.
+    // Requests of at most 256 bytes are filled completely or not at all.
     match getrandom(&mut bytes, GetRandomFlags::empty()) {
         Ok(_) => Ok(bytes),
         Err(error) => Err(Error::os(format!("getrandom({N})"), error.into())),

@@ -6,10 +6,10 @@ use std::os::fd::AsRawFd;
 
 use crate::{Access, Error, Result};
 
-/// Rights that all pages of a range have.
+/// The rights that all pages of a range have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rights {
-    /// Some page is not mapped, or cannot be read.
+    /// A page is not mapped, or cannot be read.
     None,
     Read,
     ReadWrite,
@@ -27,11 +27,12 @@ pub(crate) fn rights(address: usize, len: usize) -> std::io::Result<Rights> {
     }
 }
 
-/// Local. What peers may do with memory of this process: `wanted`, or to read alone if the memory cannot be written to. A
-/// provider asks it when it registers memory of which no device checks that it is there.
+/// Local. The access that peers may have to memory of this process: `wanted`, or only to read if the memory is not
+/// writable. A provider calls it to register memory if no device checks that the memory is mapped.
 ///
 /// # Errors
-/// [`BadMemory`](crate::Error::BadMemory): not all of the memory is mapped and readable, or nothing of what is wanted is possible.
+/// [`BadMemory`](crate::Error::BadMemory): part of the memory is not mapped or not readable, or no right of `wanted` is
+/// possible.
 pub fn allowed(address: usize, len: usize, wanted: Access) -> Result<Access> {
     let bad = |reason| Error::BadMemory {
         address,
@@ -48,7 +49,7 @@ pub fn allowed(address: usize, len: usize, wanted: Access) -> Result<Access> {
         .map_err(|error| Error::os("reading /proc/thread-self/maps", error))?
     {
         Rights::None => Err(bad("not all of it is mapped and readable")),
-        // Peers may still get from it; a put is refused.
+        // Peers may still read from it; writes are refused.
         Rights::Read if wanted.allows(Access::READ) => Ok(Access::READ),
         Rights::Read => Err(bad("it cannot be written to")),
         Rights::ReadWrite => Ok(wanted),
@@ -81,7 +82,7 @@ const VMA_WRITABLE: u64 = 2;
 /// `_IOWR('f', 17, struct procmap_query)`
 const PROCMAP_QUERY: u64 = (3 << 30) | ((size_of::<Query>() as u64) << 16) | (0x66 << 8) | 17;
 
-/// One system call for each mapping in the range, or `None` on kernels before 6.11.
+/// Makes one system call for each mapping in the range. `None` on kernels before 6.11.
 fn ask_kernel(maps: &File, address: usize, end: usize) -> Option<Rights> {
     let mut rights = Rights::ReadWrite;
     let mut at = address;

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-/// Evaluates an expression on the atomic word `$word` of `$width` bytes at `$at`, whose integer type
-/// it calls `$int`; `None` for other widths and misaligned words.
+/// Evaluates an expression on the atomic word `$word` of `$width` bytes at `$at`, whose integer type it calls `$int`.
+/// `None` for other widths and misaligned words.
 macro_rules! on_word {
     ($at:ident, $width:ident, |$word:ident: $int:ident| $body:expr) => {
         on_word!($at, $width, |$word: $int| $body;
@@ -26,7 +26,7 @@ macro_rules! on_word {
 /// A locked add; `None` for widths other than 1, 2, 4 and 8 and for misaligned words.
 ///
 /// # Safety
-/// The word is mapped, and whoever else accesses it meanwhile does so as memory shared with peers.
+/// The word is mapped, and all other accesses to it meanwhile are those of memory shared with peers.
 pub(crate) unsafe fn fetch_add(at: *mut u8, width: usize, add: u64) -> Option<u64> {
     on_word!(at, width, |word: Int| word
         .fetch_add(add as Int, Ordering::SeqCst))
