@@ -23,12 +23,12 @@ use rdma_sys_shim::BootstrapSegment;
 ///   numbers are below the size, and all ranks name the same size.
 /// - The ranks are processes of one job, or are about to become one.
 ///
-/// A call that cannot keep this fails instead.
+/// An implementation that cannot keep this promise in a call fails the call instead.
 ///
 /// ```
 /// use transom_launch::{Allgather, AllgatherError};
 ///
-/// /// One rank needs nobody.
+/// /// One rank exchanges blocks with no other rank.
 /// struct Alone;
 ///
 /// // SAFETY: the one block is what the one rank passed.
@@ -56,20 +56,20 @@ pub unsafe trait Allgather {
     /// of bytes, at least one. It returns only after all ranks have called.
     ///
     /// # Errors
-    /// They are reported to the program unchanged, and no further call is made.
+    /// Transom reports them to the program unchanged, and makes no further call.
     fn allgather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, AllgatherError>;
 }
 
 /// Why an [`Allgather`] failed.
 pub type AllgatherError = Box<dyn Error + Send + Sync>;
 
-/// A job that this process has joined, and what can be asked of the launcher that started its ranks.
+/// A job that this process has joined, and the requests to the launcher that started its ranks.
 pub trait Bootstrap: Allgather + Send + Sync {
     /// Local. How the ranks found each other, for the log.
     fn name(&self) -> &'static str;
 
-    /// Local. Whether there is a launcher to talk to after the start. If not, this is dropped as soon as the ranks
-    /// know each other.
+    /// Local. Whether this process needs the launcher after the start. If not, Transom drops this value as soon as the
+    /// ranks know each other.
     fn has_launcher(&self) -> bool {
         false
     }
@@ -82,8 +82,9 @@ pub trait Bootstrap: Allgather + Send + Sync {
         Ok(false)
     }
 
-    /// Local. Has the launcher keep this rank's bootstrap record, which others can ask for after their next allgather.
-    /// Returns false if the launcher keeps none, on all ranks alike. Then the records have to go by an allgather.
+    /// Local. Has the launcher keep this rank's bootstrap record. Other ranks can ask for it after their next
+    /// allgather. Returns false, on all ranks alike, if the launcher keeps no records. Then the ranks exchange them by
+    /// an allgather.
     ///
     /// # Errors
     /// The launcher does not answer.
@@ -92,7 +93,7 @@ pub trait Bootstrap: Allgather + Send + Sync {
         Ok(false)
     }
 
-    /// Local. The record that a rank had the launcher keep.
+    /// Local. The record of a rank that the launcher keeps.
     ///
     /// # Errors
     /// There is none, or the launcher does not answer.
@@ -116,8 +117,8 @@ pub trait Bootstrap: Allgather + Send + Sync {
         false
     }
 
-    /// Local. Asks the launcher to end the job, also while another thread is in a call. The caller then exits
-    /// with `code`, or waits to be killed.
+    /// Local. Asks the launcher to end the job, even if another thread is in a call. The caller then exits with `code`,
+    /// or waits to be killed.
     ///
     /// # Errors
     /// The launcher is gone, or does not answer.

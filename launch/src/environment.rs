@@ -4,16 +4,16 @@ use std::borrow::Cow;
 use std::ffi::OsString;
 use std::time::Duration;
 
-/// The environment speaks of other ranks, which cannot be reached by what it says.
+/// The environment says that there are other ranks, but not how to reach them.
 #[derive(Debug, thiserror::Error)]
 #[error("{problem} (found: {found}); {remedy}")]
 #[non_exhaustive]
 pub struct EnvironmentError {
-    /// What does not fit together.
+    /// Which variables contradict each other, or what else is wrong.
     pub problem: Cow<'static, str>,
-    /// The variables that were looked at, with their values.
+    /// The variables that were read, with their values.
     pub found: String,
-    /// What would work.
+    /// How to correct the environment.
     pub remedy: &'static str,
 }
 
@@ -34,7 +34,7 @@ impl EnvironmentError {
 
 const TIMEOUT: &str = "TRANSOM_START_TIMEOUT";
 
-/// Far longer than the time between the first and the last rank of a large job on a slow file system.
+/// Much longer than the time between the start of the first and the last rank of a large job on a slow file system.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// How long to wait for ranks that start late. `None`: for ever.
@@ -56,7 +56,7 @@ pub(crate) fn start_limit(
     }
 }
 
-/// The variables and their values.
+/// Lists the variables and their values.
 pub(crate) fn describe(names: &[&str], variable: impl Fn(&str) -> Option<OsString>) -> String {
     let each = names.iter().map(|name| match variable(name) {
         Some(value) => format!("{name}={value:?}"),

@@ -1,5 +1,5 @@
-//! What parses outside input, for fuzzers: each function takes any bytes, and panics if the parser
-//! breaks a promise. `fuzz/` calls them under cargo-fuzz; the test below does on every run.
+//! The parsers of outside input, for fuzzers: each function takes any bytes, and panics if the parser breaks a promise.
+//! `fuzz/` calls these functions under cargo-fuzz, and the test below calls them in every run.
 
 pub use crate::pmi::fuzzing::{pmi_lines, process_mapping};
 pub use crate::rendezvous::fuzzing::{
@@ -22,7 +22,7 @@ mod tests {
         rendezvous_messages(bytes);
     }
 
-    /// Valid input, to be damaged.
+    /// Valid input, which the test damages.
     fn seeds() -> Vec<Vec<u8>> {
         vec![
             b"cmd=get_result rc=0 value=transom found=TRUE\ncmd=barrier_out\n".to_vec(),
@@ -31,9 +31,9 @@ mod tests {
             b"(vector,(0,2,4),(2,1,3))".to_vec(),
             b"node-7.cluster.local:4711".to_vec(),
             b"[fe80::1%2]:4711".to_vec(),
-            // A rank that says who it is, and proves it wrongly; the same bytes are a challenge.
+            // A rank's hello with a wrong proof. The same bytes are also a challenge.
             [&b"transom meeting\x02\x03\0\0\0\x07\0\0\0"[..], &[9; 64]].concat(),
-            // Of a fault.
+            // The text of a fault.
             b"rank 3 ended while the job started, or gave up".to_vec(),
         ]
     }

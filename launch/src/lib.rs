@@ -1,11 +1,11 @@
 //! How the ranks of a Transom job are started, learn their numbers, and find each other. This crate does not know
 //! windows.
 //!
-//! How ranks find each other is a [`Bootstrap`]: [`pmi`] and [`pmix`] ask the launcher that started them, and
-//! [`rendezvous`] connects ranks that no launcher started together. [`start`] finds out from the environment which of
-//! these joins the job. Other programs that start ranks provide an [`Allgather`]. [`launcher`] is a launcher for this
-//! machine, which speaks PMI with its ranks, and tells them by [`notice`] that one has died. [`oversubscription`] says
-//! whether ranks share processors. Programs use this crate through `transom`, whose `launcher` is this one.
+//! [`Bootstrap`] is the way in which ranks find each other: [`pmi`] and [`pmix`] ask the launcher that started them,
+//! and [`rendezvous`] connects ranks that no launcher started together. [`start`] determines from the environment which
+//! of them to use. Other programs that start ranks provide an [`Allgather`]. [`launcher`] is a launcher for this
+//! machine: it serves its ranks PMI, and tells them through [`notice`] that one has died. [`oversubscription`] says
+//! whether ranks share processors. Programs use this crate through `transom`, which re-exports `launcher`.
 
 mod bootstrap;
 mod environment;

@@ -1,5 +1,5 @@
-//! The word with which `transom run` reports at once that a rank has died, in a segment that all ranks map. Otherwise
-//! no rank would notice the death as long as none waits for the dead rank.
+//! The word with which `transom run` reports at once that a rank has died, in a segment that all ranks map. Without it,
+//! ranks notice the death only when one of them waits for the dead rank.
 
 use std::sync::atomic::Ordering;
 
@@ -7,7 +7,7 @@ use rdma_sys_shim::BootstrapSegment;
 
 use crate::pmi::{NOTICE_KEY, Server};
 
-/// The rank was found dead. This and the next are causes in an abort word; ranks have more of them.
+/// The rank was found dead. This constant and the next are causes in an abort word; ranks have more causes.
 pub const DIED: u8 = 2;
 /// The rank called abort.
 pub const ABORTED: u8 = 3;
@@ -16,11 +16,11 @@ pub const LEFT: u8 = 4;
 /// The rank's process started another program.
 pub const REPLACED: u8 = 11;
 
-/// The launcher's end.
+/// The launcher's side.
 pub(crate) struct Notice(Option<BootstrapSegment>);
 
 impl Notice {
-    /// If it fails, ranks find out by themselves, later.
+    /// If this fails, ranks find out later by themselves.
     pub(crate) fn publish(server: &mut Server) -> Self {
         let created = BootstrapSegment::create();
         match created.and_then(|segment| Ok((segment.place()?.unwrap_or_default(), segment))) {
@@ -35,7 +35,7 @@ impl Notice {
         }
     }
 
-    /// Tells all ranks. The first cause stays.
+    /// Tells all ranks. If called again, the first cause stays.
     pub(crate) fn tell(&self, rank: u32, cause: u8) {
         if let Self(Some(segment)) = self {
             let order = Ordering::Relaxed;
@@ -44,19 +44,19 @@ impl Notice {
     }
 }
 
-/// What an abort word holds: never 0.
+/// The value for an abort word: never 0.
 #[must_use]
 pub fn encode(culprit: u32, cause: u8) -> u64 {
     (u64::from(culprit) + 1) << 8 | u64::from(cause)
 }
 
-/// Which rank is at fault.
+/// The rank at fault in this word.
 #[must_use]
 pub fn culprit(word: u64) -> u32 {
     ((word >> 8) as u32).wrapping_sub(1)
 }
 
-/// What it is at fault for.
+/// The cause in this word.
 #[must_use]
 pub fn cause(word: u64) -> u8 {
     word as u8

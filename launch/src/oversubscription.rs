@@ -5,13 +5,13 @@
 
 use crate::processors::Processors;
 
-/// Local. The processors that this rank may run on: none where that is not known.
+/// Local. The processors that this rank may run on, or none if that is unknown.
 #[must_use]
 pub fn allowed() -> Vec<u32> {
     Processors::allowed().map_or_else(|_| Vec::new(), |mine| mine.iter().collect())
 }
 
-/// Local. Whether the ranks of this host are oversubscribed. Each has told its
+/// Local. Whether the ranks of this host are oversubscribed. Each rank has published its
 /// [`processors`](crate::launcher::processors).
 #[must_use]
 pub fn are_oversubscribed(told: &[&str]) -> bool {
@@ -19,15 +19,15 @@ pub fn are_oversubscribed(told: &[&str]) -> bool {
     lacks_time(told.len()) || outnumber_processors(&lists)
 }
 
-/// Whether a container may use less of its processors' time than so many ranks need. One that is bound
-/// cannot know.
+/// Whether a container may use less processor time than so many ranks need. A process that is bound to processors
+/// cannot determine this.
 fn lacks_time(ranks: usize) -> bool {
     let available = std::thread::available_parallelism().map_or(1, usize::from);
     Processors::allowed().is_ok_and(|mine| available < mine.len() && available < ranks)
 }
 
-/// Whether any rank is one of more that may run on its processors than these are. One of which nothing
-/// is known may run everywhere.
+/// Whether more ranks may run on some rank's processors than it has processors, or no rank's processors are known. A
+/// rank whose processors are unknown may run everywhere.
 fn outnumber_processors(ranks: &[Option<Processors>]) -> bool {
     let meets = |mine: &Processors, other: &Option<Processors>| {
         other.as_ref().is_none_or(|other| mine.meets(other))

@@ -1,4 +1,4 @@
-//! Processors: where a process may run, and binding it there.
+//! The processors that a process may run on, and binding to them.
 
 use std::fmt;
 use std::fs;
@@ -8,27 +8,28 @@ use libc::c_ulong;
 
 use crate::sys::check;
 
-/// More than any kernel numbers; a longer list is not one of processors.
+/// More than any kernel numbers. A list with higher numbers is not one of processors.
 const HIGHEST: u32 = 1 << 16;
 /// Processors in a word.
 const BITS: u32 = c_ulong::BITS;
 
-/// Processors by the kernel's numbers, as it takes them: a bit for each, in words of which the last is not zero.
+/// A set of processors by the kernel's numbers, in the kernel's format: one bit for each, in words. The last word is
+/// not zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Processors(Vec<c_ulong>);
 
 impl Processors {
-    /// Those that the calling thread may run on, and what it starts.
+    /// The processors on which the calling thread, and what it starts, may run.
     pub(crate) fn allowed() -> io::Result<Self> {
         let mut words = vec![0 as c_ulong; 16];
         loop {
             let (place, bytes) = (words.as_mut_ptr(), size_of_val(&words[..]));
-            // SAFETY: the call writes at most as many bytes as it is told, which are those of live words
-            // that nobody else has. A cpu_set_t is such words too, and their number is what it is told.
+            // SAFETY: the call writes at most the given number of bytes, which is the length of live words that nothing
+            // else uses. A cpu_set_t consists of such words, and the call takes their length.
             let read = unsafe { libc::sched_getaffinity(0, bytes, place.cast()) };
             match check(read) {
                 Ok(_) => return Ok(Self::trimmed(words)),
-                // It has fewer bits than the kernel's.
+                // The set is smaller than the kernel's.
                 Err(error)
                     if error.raw_os_error() == Some(libc::EINVAL)
                         && (words.len() as u32) < HIGHEST / BITS =>
@@ -46,17 +47,17 @@ impl Processors {
         Self(words)
     }
 
-    /// Has the calling thread, and what it starts, run there only. Async-signal-safe.
+    /// Restricts the calling thread, and what it starts, to these processors. Async-signal-safe.
     pub(crate) fn bind(&self) -> io::Result<()> {
         let (words, bytes) = (self.0.as_ptr(), size_of_val(&self.0[..]));
-        // SAFETY: the call reads as many bytes as it is told, which are those of live words. A
-        // cpu_set_t is such words too, and their number is what it is told.
+        // SAFETY: the call reads the given number of bytes, which is the length of live words. A cpu_set_t consists of
+        // such words, and the call takes their length.
         check(unsafe { libc::sched_setaffinity(0, bytes, words.cast()) })?;
         Ok(())
     }
 
-    /// Those that share the core of one of them, itself included; where the machine does not say, a
-    /// processor is a core.
+    /// The processors of the same core, including `processor` itself. If the machine does not say, each processor is a
+    /// core.
     pub(crate) fn core_of(processor: u32) -> Self {
         let file = format!("/sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list");
         let alone = Self::from_iter([processor]);
@@ -65,7 +66,7 @@ impl Processors {
         core.filter(|core| core.meets(&alone)).unwrap_or(alone)
     }
 
-    /// The kernel's way to write them: `0-3,8`.
+    /// Parses the kernel's list format: `0-3,8`.
     pub(crate) fn parse(list: &str) -> Option<Self> {
         let mut found = Vec::new();
         for part in list.trim().split(',') {
@@ -161,7 +162,7 @@ mod tests {
         assert_ne!(allowed.len(), 0);
         let first = allowed.first().unwrap();
         assert!(Processors::core_of(first).iter().any(|one| one == first));
-        // What nobody has is a core of its own.
+        // A processor that does not exist is a core of its own.
         let nobodys = HIGHEST - 1;
         assert_eq!(
             Processors::core_of(nobodys),

@@ -14,9 +14,9 @@ use rustix::process::{self, PidfdFlags};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 /// Prints one line on standard error with one write. Standard error has no buffer: the parts of a formatted line would
-/// be written one by one, and mixed with the lines of other ranks.
+/// be written one by one, and could mix with the lines of other ranks.
 pub fn say(line: &dyn Display) {
-    // If it is closed, nobody reads it.
+    // If standard error is closed, the line is lost.
     let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
@@ -43,11 +43,11 @@ pub(crate) fn interest(fd: RawFd, events: i16) -> libc::pollfd {
     }
 }
 
-/// Sleeps until one of `fds` is ready or the deadline has come. A signal ends it early.
+/// Sleeps until one of `fds` is ready or the deadline has passed. A signal ends it early.
 pub(crate) fn poll(fds: &mut [libc::pollfd], deadline: Option<Instant>) -> io::Result<bool> {
     let timeout = match deadline {
         None => -1,
-        // Rounded up, so that the deadline has come when the time is over.
+        // Rounded up, so that the deadline has passed when the time-out ends.
         Some(at) => at
             .saturating_duration_since(Instant::now())
             .saturating_add(Duration::from_micros(999))
@@ -90,7 +90,7 @@ pub(crate) struct Unsent {
 }
 
 impl Unsent {
-    /// When this many bytes are sent, their memory is reused.
+    /// After this many bytes are sent, their memory is reused.
     const WASTE: usize = 1 << 20;
 
     pub(crate) fn push(&mut self, bytes: &[u8]) {
@@ -110,7 +110,7 @@ impl Unsent {
         self.sent = 0;
     }
 
-    /// Takes the first bytes away, which are sent.
+    /// Removes the first bytes, which have been sent.
     pub(crate) fn advance(&mut self, sent: usize) {
         self.sent += sent;
         if self.is_empty() {
@@ -121,7 +121,7 @@ impl Unsent {
         }
     }
 
-    /// Writes what there is room for.
+    /// Writes as much as there is room for.
     pub(crate) fn write_to(&mut self, to: &mut impl io::Write) -> io::Result<()> {
         while !self.is_empty() {
             match to.write(self.rest()) {
@@ -162,11 +162,11 @@ impl Epoll {
     }
 
     pub(crate) fn remove(&self, fd: BorrowedFd<'_>) {
-        // It is there; and if it is not, nothing is to be done.
+        // This fails only if it is not there, and then nothing has to be done.
         let _ = epoll::delete(&self.0, fd);
     }
 
-    /// The tokens that are ready now, those first that became ready first; at most 64.
+    /// The tokens that are ready now, at most 64, in the order in which they became ready.
     pub(crate) fn ready(&self) -> io::Result<Vec<u64>> {
         let now = Timespec::default();
         let mut room = [MaybeUninit::uninit(); 64];
@@ -184,9 +184,9 @@ impl AsRawFd for Epoll {
     }
 }
 
-/// Random bytes that nobody can predict.
+/// Unpredictable random bytes.
 pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
-    // The kernel returns this many in one piece.
+    // The kernel returns this many bytes in one call.
     const { assert!(N <= 256) };
     let mut bytes = [0; N];
     retry_on_intr(|| getrandom(&mut bytes, GetRandomFlags::empty()))?;

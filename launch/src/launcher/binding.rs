@@ -9,15 +9,14 @@ use crate::processors::Processors;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BindTo {
-    /// Each rank runs where the launcher may run. Right where jobs run side by side: they know nothing
-    /// of each other, and would be bound to the same cores.
+    /// Each rank may use the launcher's processors. Use this if several jobs run side by side: they do not know of each
+    /// other, and binding would put their ranks on the same cores.
     #[default]
     None,
-    /// Each rank, with all its threads, has a core of its own, which is an error where there are not
-    /// enough of them.
+    /// Each rank, with all its threads, has a core of its own. It is an error if there are not enough cores.
     Core,
-    /// As `Core` where there are as many cores as ranks and their time is not limited, else as `None`. The
-    /// thread that Transom starts for long transfers may run on all processors of the launcher's.
+    /// Like `Core` if there are as many cores as ranks and their time is not limited, otherwise like `None`. The thread
+    /// that Transom starts for long transfers may run on all processors of the launcher.
     Auto,
 }
 
@@ -45,8 +44,8 @@ fn core_each(ranks: u32) -> Result<Vec<Processors>, LaunchError> {
     }
 }
 
-/// The cores that `allowed` is made up of, without what is not allowed of them, in the order of their
-/// first processors.
+/// The cores of the processors in `allowed`, each without the processors that are not allowed. They are in the order of
+/// their first processors.
 fn cores(
     allowed: &Processors,
     core_of: impl Fn(u32) -> Processors,
@@ -65,7 +64,7 @@ mod tests {
         processors.iter().copied().collect()
     }
 
-    /// Two threads a core, numbered as most machines do: 0 and 4 are of one core.
+    /// Two threads per core, numbered as on most machines: 0 and 4 share a core.
     fn paired(processor: u32) -> Processors {
         set(&[processor % 4, processor % 4 + 4])
     }

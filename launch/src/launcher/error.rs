@@ -1,4 +1,4 @@
-//! Why a job could not be started or seen through.
+//! Why the launcher could not start a job or run it to its end.
 
 use std::io;
 
@@ -8,22 +8,22 @@ use super::MAX_RANKS;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LaunchError {
-    /// A number of ranks that cannot be.
+    /// The number of ranks is not legal.
     #[error("{ranks} ranks cannot be started (legal: 1 to {MAX_RANKS})")]
     Ranks {
-        /// The number asked for.
+        /// The number of ranks that the caller asked for.
         ranks: u32,
     },
     /// The machine's limits do not allow so many ranks.
     #[error("{ranks} ranks need {need} {what}, but the limit is {limit}; {remedy}")]
     Limit {
-        /// The number asked for.
+        /// The number of ranks that the caller asked for.
         ranks: u32,
-        /// What they need.
+        /// What the ranks need.
         what: &'static str,
-        /// How many of it.
+        /// How many of it they need.
         need: u64,
-        /// How many there may be.
+        /// How many of it the limit allows.
         limit: u64,
         /// What raises the limit.
         remedy: &'static str,
@@ -34,7 +34,7 @@ pub enum LaunchError {
          cores; start fewer ranks, or do not bind them"
     )]
     Cores {
-        /// The number asked for.
+        /// The number of ranks that the caller asked for.
         ranks: u32,
         /// How many cores there are.
         cores: usize,
@@ -57,10 +57,10 @@ pub enum LaunchError {
         /// The system's answer.
         source: io::Error,
     },
-    /// Standard output or standard error does not take what the ranks write.
+    /// Writing the ranks' output to standard output or standard error failed.
     #[error("cannot write to {stream}: {source}; the job was ended")]
     Output {
-        /// Which of the two.
+        /// The stream.
         stream: &'static str,
         /// The system's answer.
         source: io::Error,
@@ -72,7 +72,7 @@ pub enum LaunchError {
          `--security-opt seccomp=` names)"
     )]
     Forbidden {
-        /// What was tried.
+        /// What the launcher tried to do.
         what: &'static str,
         /// The call.
         call: &'static str,
@@ -82,7 +82,7 @@ pub enum LaunchError {
     /// A call to the operating system failed.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// What the launcher tried to do.
         what: &'static str,
         /// The system's answer.
         source: io::Error,
@@ -90,8 +90,8 @@ pub enum LaunchError {
 }
 
 impl LaunchError {
-    /// The exit code that the shell would give: 127 for a program that is not there, 126 for one
-    /// that cannot be run, 2 for a request that cannot be met, else 1.
+    /// The exit code that a shell would give: 127 if the program does not exist, 126 if it cannot be run, 2 if the
+    /// request cannot be met, otherwise 1.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -102,7 +102,7 @@ impl LaunchError {
         }
     }
 
-    /// The same, by one call, which is named where it is not allowed.
+    /// The error of a failed system call. It names the call if the call is forbidden.
     pub(super) fn call(what: &'static str, call: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| match Self::is_forbidden(&source) {
             true => Self::Forbidden { what, call, source },

@@ -5,12 +5,12 @@ use std::io;
 use super::{LaunchError, MAX_RANKS};
 use crate::sys::check;
 
-/// Two pipes, a socket and a pidfd.
+/// Each rank has two pipes, a socket and a pidfd.
 const FDS_PER_RANK: u64 = 4;
-/// What the launcher has open besides, and what starting one more rank needs.
+/// The launcher's other descriptors, and those for starting one more rank.
 const FDS_BESIDES: u64 = 64;
 
-/// Holds the soft limit of open files at the hard one while it lives.
+/// Raises the soft limit of open files to the hard limit, until it is dropped.
 pub(super) struct OpenFiles {
     before: libc::rlimit,
 }
@@ -57,7 +57,7 @@ impl OpenFiles {
         Ok(files)
     }
 
-    /// The limit that the ranks get back.
+    /// The original limit, which the ranks get back.
     pub(super) fn original(&self) -> libc::rlimit {
         self.before
     }

@@ -49,7 +49,7 @@ impl Link {
         match socket.read(buffer) {
             Ok(read) if read > 0 => &buffer[..read],
             Err(error) if is_transient(&error) => &[],
-            // The end, or a reset because the rank has ended with replies unread.
+            // End of file, or a reset because the rank has ended with unread replies.
             _ => {
                 self.hang_up(events);
                 &[]
@@ -64,7 +64,7 @@ impl Link {
         }
     }
 
-    /// Since when the connection has been closed, if it is.
+    /// When the connection was closed, if it is closed.
     pub(super) fn closed(&self) -> Option<Instant> {
         self.closed
     }

@@ -1,22 +1,19 @@
 //! Starts a job on this machine and supervises it until it ends; `transom run` is a thin wrapper.
 //!
-//! [`Launch::run`] starts the ranks, serves them PMI-1.1, passes on their output and signals, and
-//! returns when the last process is gone. One thread does it all, in one loop that sleeps until a
-//! descriptor is ready.
+//! [`Launch::run`] starts the ranks, serves them PMI-1.1, and forwards their output and signals. It returns when the
+//! last process has ended. One thread does all this, in a loop that sleeps until a descriptor is ready.
 //!
 //! What it promises:
-//! - **Output** is passed on in whole lines; nothing that a rank wrote is lost, even if the rank is
-//!   killed.
-//! - **Standard input** of the launcher is that of rank 0; the other ranks read `/dev/null`. If it
-//!   is a terminal, the launcher reads it for rank 0; anything else is passed to rank 0 as it is.
-//! - **Signals**: SIGINT, SIGTERM and SIGHUP are forwarded to every process of the job. A second
-//!   one, or the end of the grace period, kills. SIGTSTP stops the job together with the launcher.
+//! - **Output** is forwarded in whole lines. Nothing that a rank wrote is lost, even if the rank is killed.
+//! - **Standard input** of the launcher is that of rank 0; the other ranks read `/dev/null`. If it is a terminal, the
+//!   launcher reads it and forwards the lines to rank 0. Rank 0 inherits anything else.
+//! - **Signals**: SIGINT, SIGTERM and SIGHUP are forwarded to every process of the job. After a second signal, or after
+//!   the grace period, the launcher kills the job. SIGTSTP stops the job together with the launcher.
 //! - **Failure** of one rank ends the others: SIGTERM, then after the grace period SIGKILL.
-//! - **Nothing stays behind**: ranks and their children end with the launcher, even if it is killed
-//!   with SIGKILL.
+//! - **No process is left running**: ranks and their children end with the launcher, even if SIGKILL kills it.
 //!
-//! The ranks are told `PMI_FD`, `PMI_RANK`, `PMI_SIZE`, `PMI_JOBID`, `TRANSOM_LAUNCHER_PID` and,
-//! if one was asked for, `TRANSOM_DEVICE`.
+//! The launcher sets `PMI_FD`, `PMI_RANK`, `PMI_SIZE`, `PMI_JOBID` and `TRANSOM_LAUNCHER_PID` for the ranks, and
+//! `TRANSOM_DEVICE` if the caller named a device.
 //!
 //! ```no_run
 //! # use transom_launch as transom;
@@ -49,8 +46,8 @@ pub use binding::BindTo;
 pub use error::LaunchError;
 pub use outcome::{Cause, Failure, Outcome};
 
-/// The most ranks that one launcher starts. Each is a process with four descriptors here; beyond
-/// this a machine's process table is the wrong place for a job.
+/// The most ranks that one launcher starts. For each rank the launcher has a process and four descriptors. A larger job
+/// should not run in the process table of one machine.
 pub const MAX_RANKS: u32 = 65_536;
 
 /// Local. The processors that the calling thread may run on, as the kernel writes them: `0-3,8`. `None`
@@ -123,7 +120,7 @@ impl Launch {
         self
     }
 
-    /// Whether each rank is bound to a core ([`BindTo::None`] unless told).
+    /// Whether each rank is bound to a core. The default is [`BindTo::None`].
     #[must_use]
     pub fn bind_to(mut self, bind_to: BindTo) -> Self {
         self.bind_to = bind_to;
@@ -137,46 +134,46 @@ impl Launch {
         self
     }
 
-    /// Whether the other ranks run on when one has failed. An abort ends the job all the same.
+    /// Whether the other ranks continue after one has failed. An abort still ends the job.
     #[must_use]
     pub fn keep_going(mut self, keep_going: bool) -> Self {
         self.keep_going = keep_going;
         self
     }
 
-    /// Whether the ranks write straight to the launcher's standard output and standard error,
-    /// for programs that draw on a terminal. Lines of different ranks may then mix; the line that the
-    /// cursor is on is cleared if the job ends before its time.
+    /// Whether the ranks write directly to the launcher's standard output and standard error, for programs that draw on
+    /// a terminal. Lines of different ranks may then mix. If the job ends early, the launcher clears the line of the
+    /// cursor.
     #[must_use]
     pub fn direct_output(mut self, direct: bool) -> Self {
         self.direct_output = direct;
         self
     }
 
-    /// How long a rank may take to end when it was asked to (1 s unless told).
+    /// How long a rank may take to end after the launcher has asked it to. The default is 1 s.
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
-    /// The name before the launcher's own messages on standard error, such as `transom run`.
+    /// The name that begins the launcher's own messages on standard error, such as `transom run`.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// Runs the job to its end. Failures of ranks are told on standard error as they happen and
-    /// are part of the [`Outcome`].
+    /// Runs the job to its end. Failures of ranks are reported on standard error as they happen, and are part of the
+    /// [`Outcome`].
     ///
-    /// Signals are taken from the calling thread while the job runs; where the process has other
-    /// threads, those must have SIGINT, SIGTERM, SIGHUP and SIGTSTP blocked for forwarding to
-    /// work. The soft limit of open files is raised meanwhile; the ranks get the original one.
+    /// The calling thread receives the job's signals while the job runs. If the process has other threads, they must
+    /// block SIGINT, SIGTERM, SIGHUP and SIGTSTP, or forwarding does not work. The soft limit of open files is raised
+    /// during the job; the ranks get the original limit.
     ///
     /// # Errors
-    /// The program cannot be run, the machine's limits forbid it, or the launcher's own output or
-    /// a system call fails. No process is left running then either.
+    /// The program cannot be run, the machine's limits forbid it, or the launcher's own output or a system call fails.
+    /// No process is left running in these cases either.
     pub fn run(&self) -> Result<Outcome, LaunchError> {
         supervisor::run(self)
     }

@@ -14,9 +14,9 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The exit code for the launcher: that of the rank that failed first; 128 + N if that rank
-    /// was killed by signal N or the launcher was told to end the job by it, or if nobody reads
-    /// the output any more (signal 13); 0 if all went well.
+    /// The exit code for the launcher: 0 if all went well, otherwise that of the rank that failed first. It is 128 + N
+    /// if signal N killed that rank or told the launcher to end the job. It is that of signal 13 if nobody reads the
+    /// output.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match (&self.failure, self.signal) {
@@ -45,13 +45,13 @@ impl Outcome {
 pub struct Failure {
     /// The rank.
     pub rank: u32,
-    /// Its process.
+    /// The PID of its process.
     pub pid: u32,
     /// What it did.
     pub cause: Cause,
 }
 
-/// What a rank did wrong.
+/// How a rank failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cause {
@@ -66,9 +66,10 @@ pub enum Cause {
         /// Its reason.
         message: Option<String>,
     },
-    /// It exited with code 0, but without taking leave, while others counted on it.
+    /// It exited with code 0 without finalizing, while other ranks still needed it.
     Left,
-    /// It closed its connection to the launcher and runs on, while others counted on it: it started another program (exec).
+    /// It closed its connection to the launcher and continues, while other ranks need it: it started another program
+    /// (exec).
     Replaced,
 }
 
@@ -77,7 +78,7 @@ impl Failure {
         match self.cause {
             Cause::Exited(code) => code,
             Cause::Killed(signal) => of_signal(signal),
-            // As exit(3) takes it, but never success.
+            // Reduced like the argument of exit(3), but never 0.
             Cause::Aborted { code, .. } => match code & 0xff {
                 0 => 1,
                 low => low as u8,

@@ -1,4 +1,4 @@
-//! From the ranks' pipes to the launcher's standard output and standard error, in whole lines.
+//! Forwards the ranks' output from their pipes to the launcher's standard output and standard error, in whole lines.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read as _};
@@ -10,7 +10,7 @@ use super::LaunchError;
 use super::sink::Sink;
 use crate::sys::{is_transient, set_nonblocking};
 
-/// A line longer than this is passed on in pieces, so that memory stays bounded.
+/// A longer line is forwarded in pieces, to limit the memory that it takes.
 const LONGEST_LINE: usize = 1 << 20;
 
 /// The most bytes that a pipe holds, unless the system's limit was raised.
@@ -19,23 +19,23 @@ const LARGEST_PIPE: usize = 1 << 20;
 /// Sources are numbered `2 × rank` for standard output and `2 × rank + 1` for standard error.
 const LAUNCHER: usize = usize::MAX;
 
-/// Clears the line that a rank has drawn on, and shows the cursor.
+/// Clears the line that a rank has drawn on, and makes the cursor visible.
 const CLEAR: &[u8] = b"\r\x1b[2K\x1b[?25h";
 
 /// All output of the job.
 pub(super) struct Output {
-    /// One for both streams where they lead to the same file, so that lines stay whole there too.
+    /// One sink for both streams if they lead to the same file, so that lines stay whole there too.
     sinks: Vec<Sink>,
     sources: Vec<Source>,
     label: bool,
-    /// Whether ranks draw on the terminal that standard error is.
+    /// Whether standard error is a terminal that ranks draw on.
     drawn_on: bool,
     buffer: Vec<u8>,
 }
 
 struct Source {
     pipe: Option<File>,
-    /// A line that has no end yet.
+    /// The beginning of a line whose end has not arrived.
     partial: Vec<u8>,
     /// How many bytes will still be read.
     allowance: usize,
@@ -82,8 +82,8 @@ impl Output {
         self.sinks.iter().for_each(|sink| sink.interest(fds));
     }
 
-    /// Passes on what can be passed on now. Fails once for a stream that takes no more; the rest
-    /// of that stream is then read and dropped.
+    /// Forwards what can be forwarded now. Fails once for a stream that cannot be written to; the remaining output for
+    /// that stream is then read and dropped.
     pub(super) fn turn(&mut self) -> Result<(), LaunchError> {
         for sink in 0..self.sinks.len() {
             let ready = match self.sinks[sink].is_full() {
@@ -103,8 +103,7 @@ impl Output {
         Ok(())
     }
 
-    /// Takes in what a rank has written before it failed, so that what is said about its failure
-    /// comes after it.
+    /// Reads what a rank wrote before it failed, so that the message about the failure comes after it.
     pub(super) fn catch_up(&mut self, rank: u32) {
         for source in [2 * rank as usize, 2 * rank as usize + 1] {
             let mut left = LARGEST_PIPE;
@@ -125,7 +124,7 @@ impl Output {
         sink.push(LAUNCHER, "", b"\n");
     }
 
-    /// Takes away what a rank has drawn that was ended meanwhile, such as a progress bar.
+    /// Removes what a rank has drawn, such as a progress bar, after the launcher has ended it.
     pub(super) fn clear_line(&mut self) {
         if self.drawn_on {
             let sink = self.sinks.last_mut().expect("there is at least one");
@@ -145,22 +144,22 @@ impl Output {
         self.sinks.iter().all(Sink::is_empty)
     }
 
-    /// Call it when the writers are dead: from now on no more is read from each pipe than it can hold, even if a process
-    /// that escaped goes on writing.
+    /// Call it when the writers are dead. From then on at most one pipe's capacity is read from each pipe, even if a
+    /// process that escaped continues to write.
     pub(super) fn last_call(&mut self) {
         for source in &mut self.sources {
             source.allowance = LARGEST_PIPE;
         }
     }
 
-    /// Closes all pipes and passes on the lines that never ended.
+    /// Closes all pipes and forwards the unfinished lines.
     pub(super) fn close(&mut self) {
         for source in 0..self.sources.len() {
             self.end(source);
         }
     }
 
-    /// Reads once; returns the number of bytes, 0 if there is nothing now.
+    /// Reads once. Returns the number of bytes, or 0 if none are available now.
     fn read(&mut self, number: usize) -> usize {
         let Some(source) = self.sources.get_mut(number) else {
             return 0;

@@ -1,4 +1,4 @@
-//! The signals that a user sends to the launcher and means for the job.
+//! The signals that a user sends to the launcher for the job.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -9,8 +9,7 @@ use crate::sys::check;
 
 const WATCHED: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGTSTP];
 
-/// Takes the signals from this thread's normal handling while it lives, and queues them in a
-/// descriptor.
+/// Blocks these signals in this thread until it is dropped, and queues them in a descriptor.
 pub(super) struct Signals {
     queue: File,
     before: libc::sigset_t,
@@ -19,7 +18,7 @@ pub(super) struct Signals {
 impl Signals {
     pub(super) fn take() -> io::Result<Self> {
         if is_ignored(libc::SIGCHLD) {
-            // The kernel would reap the ranks and forget how they ended.
+            // Otherwise the kernel would reap the ranks, and their exit statuses would be lost.
             // SAFETY: the default action is a valid one.
             unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
         }
@@ -36,7 +35,7 @@ impl Signals {
         });
         match queue {
             Ok(fd) => Ok(Self {
-                // SAFETY: the kernel made this descriptor just now, and nobody else knows it.
+                // SAFETY: the kernel has just made this descriptor, and nothing else owns it.
                 queue: unsafe { File::from_raw_fd(fd) },
                 before,
             }),
@@ -47,7 +46,7 @@ impl Signals {
         }
     }
 
-    /// The mask that the ranks get back.
+    /// The original mask, which the ranks get back.
     pub(super) fn mask_before(&self) -> libc::sigset_t {
         self.before
     }
@@ -66,7 +65,7 @@ impl Signals {
         }
     }
 
-    /// Stops this process as the terminal's stop key would have done, until it is continued.
+    /// Stops this process as the terminal's stop key would, until it is continued.
     pub(super) fn stop_here(&self) -> io::Result<()> {
         let stop = set_of([libc::SIGTSTP]);
         // SAFETY: raise takes an integer; the signal is pending until the mask lets it through.
@@ -85,12 +84,12 @@ impl AsRawFd for Signals {
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        // The mask was valid before, so it is now.
+        // This cannot fail: the mask was valid before.
         let _ = change_mask(libc::SIG_SETMASK, &self.before);
     }
 }
 
-/// Blocks every signal that can be blocked; returns the mask of before.
+/// Blocks every signal that can be blocked. Returns the previous mask.
 pub(super) fn block_all() -> io::Result<libc::sigset_t> {
     let mut set = MaybeUninit::uninit();
     // SAFETY: sigfillset initialises the set that it is given.
@@ -101,7 +100,7 @@ pub(super) fn block_all() -> io::Result<libc::sigset_t> {
     change_mask(libc::SIG_BLOCK, &set)
 }
 
-/// Gives this thread the signal mask that it had. Async-signal-safe.
+/// Restores this thread's previous signal mask. Async-signal-safe.
 pub(super) fn restore(mask: &libc::sigset_t) -> io::Result<()> {
     change_mask(libc::SIG_SETMASK, mask).map(drop)
 }

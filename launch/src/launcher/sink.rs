@@ -7,24 +7,22 @@ use std::os::unix::fs::MetadataExt as _;
 
 use crate::sys::{Epoll, Unsent, interest, is_ready};
 
-/// Above so many waiting bytes, the ranks are no longer read, and wait in their turn.
+/// If more bytes than this wait to be written, the launcher stops reading from the ranks, which then wait too.
 const FULL: usize = 1 << 20;
 
-/// Whole lines on their way out.
+/// Whole lines that wait to be written.
 ///
-/// The file belongs to whoever started the launcher, who may share it with others: its flags stay
-/// as they are. So that a write never blocks the loop, it follows a `poll` and, where the file is
-/// not a plain one, has at most `PIPE_BUF` bytes; cut at the end of a line where that is possible,
-/// it is then also one piece among what other processes write.
+/// The file belongs to the process that started the launcher, and others may share it, so its flags are not changed. To
+/// never block the loop, a write follows a `poll`. If the file is not a regular file, a write has at most `PIPE_BUF`
+/// bytes. It is cut at the end of a line if possible: then other processes' output cannot split the line.
 pub(super) struct Sink {
     pub(super) name: &'static str,
-    /// The pipes that lead here. Watched together, so that all can be left alone while this is
-    /// full.
+    /// The pipes that lead here. They are watched together, so that all can be ignored while this sink is full.
     pub(super) sources: Epoll,
     file: File,
     piece: usize,
     waiting: Unsent,
-    /// Whose line has been begun and not ended.
+    /// The source of the unfinished line, if there is one.
     open: Option<usize>,
     broken: bool,
 }
@@ -47,7 +45,7 @@ impl Sink {
         })
     }
 
-    /// Whether both lead to the same file, as after `2>&1`.
+    /// Whether both lead to the same file, for example after `2>&1`.
     pub(super) fn is_same_as(&self, other: &Self) -> io::Result<bool> {
         let (one, two) = (self.file.metadata()?, other.file.metadata()?);
         Ok((one.dev(), one.ino()) == (two.dev(), two.ino()))
@@ -70,8 +68,8 @@ impl Sink {
         }
     }
 
-    /// Appends text of one source, with its label before each line. A line that another source
-    /// left open is ended first.
+    /// Appends text of one source, with its label before each line. First ends a line that another source left
+    /// unfinished.
     pub(super) fn push(&mut self, source: usize, label: &str, text: &[u8]) {
         if self.broken || text.is_empty() {
             return;
@@ -93,21 +91,20 @@ impl Sink {
         self.open = (!text.ends_with(b"\n")).then_some(source);
     }
 
-    /// Ends the line of `source`, if it is the one that is open.
+    /// Ends the unfinished line, if it is `source`'s.
     pub(super) fn end_line(&mut self, source: usize) {
         if self.open == Some(source) {
             self.push(source, "", b"\n");
         }
     }
 
-    /// Writes as much as can be written now. After a failure, which is reported once, everything
-    /// is dropped.
+    /// Writes as much as can be written now. Reports a failure once, and drops everything after it.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         while !self.waiting.is_empty() && is_ready(self.file.as_fd(), libc::POLLOUT) {
             match self.file.write(cut(self.waiting.rest(), self.piece)) {
                 Ok(written) => self.waiting.advance(written),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The file was made non-blocking by another.
+                // Another process made the file non-blocking.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => {
                     self.broken = true;
@@ -120,7 +117,7 @@ impl Sink {
     }
 }
 
-/// The first bytes to write: at most `most`, up to the end of a line if one ends there.
+/// The first bytes to write: at most `most`, cut at the end of the last line if there is one.
 fn cut(bytes: &[u8], most: usize) -> &[u8] {
     if bytes.len() <= most {
         return bytes;

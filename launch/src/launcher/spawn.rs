@@ -21,18 +21,17 @@ pub(super) struct Template<'a> {
     pub(super) launch: &'a Launch,
     pub(super) group: libc::pid_t,
     pub(super) job: &'a str,
-    /// Of each rank, or of none.
+    /// One set for each rank, or none at all.
     pub(super) cores: &'a [Processors],
     pub(super) open_files: libc::rlimit,
     pub(super) signal_mask: libc::sigset_t,
-    /// A descriptor that the launcher holds in place, so that the socket has the same, low number
-    /// in every rank.
+    /// A descriptor that the launcher keeps open, so that the socket has the same low number in every rank.
     pub(super) slot: RawFd,
 }
 
 impl Template<'_> {
-    /// Starts `rank` with the second end of a PMI connection. `input` is its standard input: a relay,
-    /// or for rank 0 the launcher's own.
+    /// Starts `rank` with the second end of a PMI connection. `input` is its standard input: a relay, or for rank 0 the
+    /// launcher's own.
     pub(super) fn spawn(
         &self,
         rank: u32,
@@ -58,7 +57,7 @@ impl Template<'_> {
             .env("PMI_SIZE", launch.ranks.to_string())
             .env("PMI_JOBID", self.job)
             .env("TRANSOM_LAUNCHER_PID", std::process::id().to_string())
-            // The launcher may itself be started where ranks are told so who they are.
+            // The launcher itself may be a rank of another job, and have these variables.
             .env_remove("TRANSOM_RANK")
             .env_remove("TRANSOM_SIZE")
             .env_remove("TRANSOM_RENDEZVOUS")
@@ -83,7 +82,7 @@ impl Template<'_> {
                 armed.inspect_err(|_| confess(socket, ARM))?;
                 check(libc::dup2(socket, slot))?;
             }
-            // A launcher that died before the signal was armed has sent none.
+            // If the launcher died before the signal was armed, the kernel sends none.
             // SAFETY: getppid takes nothing.
             if unsafe { libc::getppid() } != launcher {
                 return Err(io::Error::from_raw_os_error(libc::ESRCH));
@@ -111,8 +110,8 @@ impl Template<'_> {
     }
 }
 
-/// The calls of a new process before it becomes the program. Of a failure there, the launcher hears nothing but its
-/// number: so the process says first what has failed, by its place here, on its end of the connection.
+/// The calls of a new process before it becomes the program. If one fails, the launcher learns only the error number.
+/// So the process first sends the call's index in this list over its end of the connection.
 const CALLS: [&str; 3] = ["prctl(PR_SET_PDEATHSIG)", "sched_setaffinity", "prlimit64"];
 const ARM: u8 = 0;
 const BIND: u8 = 1;
@@ -124,7 +123,7 @@ fn confess(socket: RawFd, call: u8) {
     unsafe { libc::write(socket, (&raw const call).cast(), 1) };
 }
 
-/// The call that the process said had failed.
+/// The call that the process reported as failed.
 fn confessed(ours: &UnixStream) -> Option<&'static str> {
     let mut call = 0_u8;
     let place = (&raw mut call).cast();
@@ -133,7 +132,7 @@ fn confessed(ours: &UnixStream) -> Option<&'static str> {
     CALLS.get(usize::from(call)).copied().filter(|_| got == 1)
 }
 
-/// Says why a program cannot be run, where it is the program's fault.
+/// Says why the program cannot be run, if the program is at fault.
 fn explain(program: &OsStr, rank: u32, source: io::Error) -> LaunchError {
     let has_path = program.as_bytes().contains(&b'/');
     let file = has_path

@@ -1,4 +1,4 @@
-//! The launcher's loop: what happens to the ranks, and what is done about it.
+//! The launcher's loop: handles the events of the ranks.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -24,15 +24,16 @@ use crate::pmi::{Action, OUR_SPACE, Server};
 use crate::processors::Processors;
 use crate::sys::{self, Epoll, interest, pidfd_open};
 
-/// How long children of ranks may go on writing when the last rank has ended by itself.
+/// How long children of ranks may continue to write after the last rank has ended by itself.
 const LINGER: Duration = Duration::from_millis(200);
-/// How long pipes must be silent, their writers killed, to be taken for drained.
+/// If the writers were killed and a pipe is silent for this long, it counts as drained.
 const SILENCE: Duration = Duration::from_millis(100);
-/// How long a user who has asked for the end waits for a reader who does not read.
+/// After a user has asked for the end: how long to wait for a reader that does not read the output.
 const READER_LIMIT: Duration = Duration::from_secs(1);
-/// How long a rank may take to end once its connection is closed: a process that ends closes its descriptors shortly before.
+/// How long a rank may take to end after its connection was closed. An ending process closes its descriptors shortly
+/// before it ends.
 const ENDING: Duration = Duration::from_secs(2);
-/// How many times 4 KiB of requests are taken from a rank that has ended; the socket holds less.
+/// How many reads of 4 KiB are made from a rank that has ended. The socket holds less than that.
 const LAST_WORDS: u32 = 64;
 
 pub(super) fn run(launch: &Launch) -> Result<Outcome, LaunchError> {
@@ -69,7 +70,7 @@ struct Supervisor<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Running,
-    /// The job has been asked to end by this signal, and will be killed when its time is over.
+    /// This signal has asked the job to end. The job is killed after the grace period.
     Ending {
         signal: i32,
         kill_at: Instant,
@@ -83,7 +84,7 @@ struct Rank {
     /// Readable once the process has ended.
     watch: OwnedFd,
     link: Link,
-    /// Whether others needed it when its connection was closed, or have since.
+    /// Whether other ranks needed it when its connection was closed, or needed it later.
     needed_after_close: bool,
 }
 
@@ -97,7 +98,7 @@ impl Drop for Rank {
     }
 }
 
-/// What an event is about: the low half of its token is the rank.
+/// The kind of an event, in the high half of its token. The low half is the rank.
 const ENDED: u64 = 0;
 const PMI: u64 = 1 << 32;
 
@@ -111,7 +112,7 @@ impl<'a> Supervisor<'a> {
             .unwrap_or_default();
         let name = format!("{OUR_SPACE}{}-{:x}", std::process::id(), since.as_nanos());
         let mut server = Server::new(launch.ranks, &name);
-        // What the caller has written comes before what the ranks write. A failure shows later.
+        // The caller's earlier output comes before that of the ranks. A failure shows later.
         let _ = io::stdout().flush();
         Ok(Self {
             launch,
@@ -198,7 +199,7 @@ impl<'a> Supervisor<'a> {
         Ok(())
     }
 
-    /// Sleeps until something happens, and deals with it. Whether something has.
+    /// Sleeps until something happens, and handles it. Returns whether something happened.
     fn turn(&mut self, deadline: Option<Instant>) -> Result<bool, LaunchError> {
         let mut fds = vec![
             interest(self.events.as_raw_fd(), libc::POLLIN),
@@ -258,14 +259,15 @@ impl<'a> Supervisor<'a> {
         phase.into_iter().chain(input).min()
     }
 
-    /// Ranks that run on after their connections were closed, although others need them; and when that was.
+    /// Ranks that continue after their connections were closed although other ranks need them, with the time of the
+    /// closing.
     fn needed_after_close(&self) -> impl Iterator<Item = (u32, Instant)> {
         let ranks = (0..).zip(&self.ranks);
         let needed = ranks.filter(|(_, rank)| rank.needed_after_close && rank.ended.is_none());
         needed.filter_map(|(number, rank)| Some((number, rank.link.closed()?)))
     }
 
-    /// A rank that has started another program takes part no longer.
+    /// Gives up ranks that have started another program: they no longer take part in the job.
     fn give_up_replaced(&mut self) {
         for (number, rank) in (0..).zip(&mut self.ranks) {
             rank.needed_after_close |=
@@ -275,7 +277,7 @@ impl<'a> Supervisor<'a> {
         let replaced: Vec<_> = self.needed_after_close().filter(late).collect();
         for (number, _) in replaced {
             self.fail(number, Cause::Replaced);
-            // No longer needed, so that it may run on.
+            // Other ranks do not need it any more, so it may continue.
             let action = self.server.leave(number);
             self.ranks[number as usize].needed_after_close = false;
             if let Some(action) = action {
@@ -324,7 +326,7 @@ impl<'a> Supervisor<'a> {
     fn signal_all(&self, signal: i32) {
         let group = self.warden.group();
         self.warden.signal(signal);
-        // A rank may have moved to a group or session of its own.
+        // A rank may have moved to another process group or session.
         for rank in self.ranks.iter().filter(|rank| rank.ended.is_none()) {
             let pid = rank.child.id().cast_signed();
             // SAFETY: both take integers; the pid is our unreaped child's.
@@ -378,13 +380,13 @@ impl<'a> Supervisor<'a> {
     }
 
     fn send(&mut self, rank: u32, line: &str) {
-        // Where starting was cut short, some ranks are not there.
+        // If the start was interrupted, some ranks do not exist.
         if let Some(rank) = self.ranks.get_mut(rank as usize) {
             rank.link.send(&self.events, line);
         }
     }
 
-    /// Deals with the end of a rank, after all that it has said.
+    /// Handles the end of a rank, after all its requests.
     fn bury(&mut self, number: u32) -> Result<(), LaunchError> {
         let rank = &mut self.ranks[number as usize];
         let status = (rank.child.try_wait()).map_err(LaunchError::system("reaping a rank"))?;
@@ -397,7 +399,7 @@ impl<'a> Supervisor<'a> {
         if number == 0 {
             self.input = None;
         }
-        // Bounded, because a child of the rank may go on talking.
+        // Limited, because a child of the rank may continue to send.
         for _ in 0..LAST_WORDS {
             if self.ranks[number as usize].link.is_ready() {
                 self.converse(number);
@@ -418,8 +420,8 @@ impl<'a> Supervisor<'a> {
         Ok(())
     }
 
-    /// Notes and tells a failure, unless it is a consequence of the job's end or of the same
-    /// rank's earlier one.
+    /// Records and reports a failure, unless it is a consequence of the job's end or of an earlier failure of the same
+    /// rank.
     fn fail(&mut self, rank: u32, cause: Cause) {
         if self.phase != Phase::Running {
             return;
@@ -448,8 +450,7 @@ impl<'a> Supervisor<'a> {
         self.output.say(&line);
     }
 
-    /// The last rank has ended: takes what is left in the pipes, and ends what is left in the
-    /// group.
+    /// Call it after the last rank has ended. Reads what is left in the pipes, and ends what is left in the group.
     fn drain(&mut self) -> Result<(), LaunchError> {
         self.input = None;
         if self.phase == Phase::Running {

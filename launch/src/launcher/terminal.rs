@@ -1,10 +1,9 @@
 //! Rank 0's standard input, if the launcher's is a terminal.
 //!
-//! The ranks are a process group of their own, so that Ctrl-C reaches the launcher alone. To the
-//! terminal they are a background job: a read would stop rank 0 with SIGTTIN. So the launcher reads
-//! the terminal while it is the foreground job, and passes the lines to rank 0 through a pipe. Rank
-//! 0 inherits any other standard input (a file, a pipe, `/dev/null`) as it is, and the launcher
-//! never reads from it.
+//! The ranks have a process group of their own, so Ctrl-C reaches only the launcher. For the terminal they are a
+//! background job: a read would stop rank 0 with SIGTTIN. So the launcher reads the terminal while it is in the
+//! foreground, and forwards the lines to rank 0 through a pipe. Rank 0 inherits any other standard input (a file, a
+//! pipe, `/dev/null`), and the launcher never reads from it.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, PipeReader, Read as _};
@@ -13,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::sys::{Unsent, interest, is_ready, set_nonblocking};
 
-/// How often a launcher in the background looks whether it has come to the foreground.
+/// How often a launcher in the background checks whether it has come to the foreground.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Passes lines from the terminal to rank 0.
@@ -24,7 +23,7 @@ pub(super) struct Relay {
 }
 
 impl Relay {
-    /// A relay and the end of it for rank 0, if standard input is a terminal.
+    /// A relay and rank 0's end of it, if standard input is a terminal.
     pub(super) fn new() -> io::Result<Option<(Self, PipeReader)>> {
         let stdin = io::stdin();
         if !stdin.is_terminal() {
@@ -48,13 +47,12 @@ impl Relay {
         }
     }
 
-    /// When to look again, though no descriptor is ready.
+    /// When to check again, even if no descriptor is ready.
     pub(super) fn deadline(&self) -> Option<Instant> {
         (!self.is_foreground()).then(|| Instant::now() + LOOK_AGAIN)
     }
 
-    /// Passes on what can be passed on now. `false` at the end of input, or when rank 0 has
-    /// closed its end.
+    /// Forwards what can be forwarded now. `false` at the end of input, or after rank 0 has closed its end.
     pub(super) fn turn(&mut self) -> bool {
         if self.unsent.is_empty() && !self.read() {
             return false;

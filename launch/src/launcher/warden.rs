@@ -1,11 +1,9 @@
 //! The process group of the ranks, and the small process that ends it when the launcher dies.
 //!
-//! The warden is forked from the launcher, leads the group, and does nothing but wait on a pipe
-//! whose other end only the launcher holds. However the launcher ends, the kernel closes that end,
-//! and the warden kills the whole group: ranks, their children, itself. The ranks' own
-//! `PR_SET_PDEATHSIG` does the same for a rank that has moved to another group, but not for its
-//! children. A process that makes itself a daemon on purpose (`setsid` in a grandchild) escapes
-//! both.
+//! The warden is forked from the launcher and leads the group. It only waits on a pipe whose other end only the
+//! launcher holds. When the launcher ends in any way, the kernel closes that end, and the warden kills the whole group:
+//! ranks, their children, itself. `PR_SET_PDEATHSIG` does the same for a rank that has moved to another group, but not
+//! for its children. A process that makes itself a daemon on purpose (`setsid` in a grandchild) escapes both.
 //!
 //! As long as the warden has not been reaped, the kernel does not reuse its PID, so signals to the
 //! group cannot reach another process.
@@ -16,7 +14,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use super::signals;
 use crate::sys::check;
 
-/// Owns the group: dropping it kills what is left there.
+/// Owns the group. Dropping it kills the remaining processes.
 pub(super) struct Warden {
     group: libc::pid_t,
     _lifeline: PipeWriter,
@@ -25,12 +23,12 @@ pub(super) struct Warden {
 impl Warden {
     pub(super) fn start() -> io::Result<Self> {
         let (watched, lifeline) = io::pipe()?;
-        // No signal may hit the child before it has left the launcher's group.
+        // No signal may reach the child before it has left the launcher's group.
         let mask = signals::block_all()?;
         // SAFETY: the child runs `keep_watch` alone, which keeps to async-signal-safe calls.
         let forked = check(unsafe { libc::fork() });
         if let Ok(0) = forked {
-            // SAFETY: this is the forked child, which nobody else runs in.
+            // SAFETY: this is the forked child, in which no other thread runs.
             unsafe { keep_watch(watched.as_raw_fd()) }
         }
         signals::restore(&mask)?;
@@ -39,8 +37,7 @@ impl Warden {
             group,
             _lifeline: lifeline,
         };
-        // The child does this too. Whoever is first: the group exists when the ranks want to
-        // join it.
+        // The child makes this call too. Whichever is first, the group exists before the ranks join it.
         // SAFETY: setpgid takes two integers.
         check(unsafe { libc::setpgid(group, group) })?;
         Ok(warden)
@@ -50,10 +47,10 @@ impl Warden {
         self.group
     }
 
-    /// Signals every process in the group. The warden itself blocks all that can be blocked.
+    /// Signals every process in the group. The warden blocks all signals that can be blocked.
     pub(super) fn signal(&self, signal: i32) {
-        // SAFETY: kill takes two integers, and the group is ours (see above). It fails only
-        // where nobody is left to be signalled.
+        // SAFETY: kill takes two integers, and the group is ours (see above). It fails only if no process is left in
+        // the group.
         unsafe { libc::kill(-self.group, signal) };
     }
 }
@@ -71,16 +68,16 @@ impl Drop for Warden {
 /// The whole life of the warden. All signals are blocked.
 ///
 /// # Safety
-/// To be called in a freshly forked child only: it closes every descriptor of the process.
+/// To be called only in a newly forked child: it closes every descriptor of the process.
 unsafe fn keep_watch(lifeline: RawFd) -> ! {
-    // SAFETY: system calls with integers, and one with a pointer to a live byte; all of them are
-    // async-signal-safe, so it does not matter what other threads held when they vanished.
+    // SAFETY: these system calls take integers, and one takes a pointer to a live byte. All of them are
+    // async-signal-safe, so it does not matter which locks other threads held at the fork.
     unsafe {
         // In the wrong group, `kill(0)` would end the launcher's.
         if libc::setpgid(0, 0) != 0 {
             libc::_exit(1);
         }
-        // Nothing of the launcher's may stay open here, least of all the other end of the pipe.
+        // None of the launcher's descriptors may stay open here, in particular the other end of the pipe.
         if libc::dup2(lifeline, 0) != 0 {
             libc::_exit(1);
         }

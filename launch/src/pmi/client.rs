@@ -1,8 +1,8 @@
 //! A rank's side of PMI-1.1.
 //!
-//! The protocol has keys and values that all ranks see after a barrier. In an allgather each rank puts its block, and
-//! rank 0 gets all blocks and puts them as one text, in which a block that equals the one before it takes only a few
-//! characters. Bootstrap records, which differ, are not gathered: a rank gets only those that it needs. So the launcher
+//! The protocol has keys and values that all ranks see after a barrier. In an allgather each rank puts its block. Rank
+//! 0 gets all blocks and puts them as one text, in which a block that equals the one before it takes only a few
+//! characters. Bootstrap records differ and are not gathered: a rank gets only those that it needs. So the launcher
 //! does not have to answer size × size requests.
 
 use std::ffi::OsString;
@@ -27,7 +27,7 @@ use crate::environment::start_limit;
 use crate::sys::{self, check, interest};
 
 const BARRIER: &str = "barrier";
-/// How often a rank that waits in a barrier counts the other ranks of its node.
+/// How often a rank that waits in a barrier counts the ranks of its node.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 
 /// The longest key that this client uses.
@@ -35,13 +35,13 @@ const KEY: usize = 40;
 /// The length of a put request without the name of the space, the key and the value.
 const PUT: usize = "cmd=put kvsname= key= value=\n".len();
 
-/// The first character of each piece of a text: more pieces follow, or this is the last.
+/// The first character of each piece of a text says whether more pieces follow or this is the last.
 const MORE: char = '+';
 const LAST: char = '.';
 
 /// The connection to the launcher.
 ///
-/// Requests block until the reply is there; one thread asks at a time. Only an abort waits for nobody.
+/// Requests block until the reply has arrived, and one thread at a time makes them. Only an abort does not wait.
 pub struct Client {
     socket: UnixStream,
     rank: u32,
@@ -52,7 +52,7 @@ pub struct Client {
     piece: usize,
     /// How long to wait for a reply. `None`: for ever.
     timeout: Option<Duration>,
-    /// The ranks of this node, under a launcher that may wait for one of them in vain.
+    /// The ranks of this node, if the launcher is one that may wait in vain for one of them.
     siblings: Option<Siblings>,
     /// The number of allgathers so far, the same on all ranks, so that each has keys of its own.
     calls: AtomicU32,
@@ -70,7 +70,7 @@ impl Client {
     /// Joins the launcher's job.
     ///
     /// # Errors
-    /// The launcher cannot be talked to, or does not speak PMI-1.1.
+    /// The launcher cannot be reached, or does not speak PMI-1.1.
     pub(crate) fn join(
         launcher: &Launcher,
         variable: impl Fn(&str) -> Option<OsString>,
@@ -106,7 +106,7 @@ impl Client {
             .with("pmi_subversion", 1);
         let reply = client.ask("init", hello, "response_to_init")?;
         let version = |key| Message::parse(&reply).and_then(|m| m.number::<u32>(key));
-        // MPICH 5's Hydra answers with the later 1.2, which it speaks as well.
+        // MPICH 5's Hydra answers with the newer version 1.2, which it also speaks.
         let spoken = (version("pmi_version"), version("pmi_subversion"));
         if !matches!(spoken, (Some(1), Some(1..))) {
             return Err(malformed("init", reply));
@@ -134,7 +134,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Whether the launcher is `transom run`. Other launchers are not asked for its keys.
+    /// Whether the launcher is `transom run`. Only it has Transom's own keys.
     fn is_ours(&self) -> bool {
         self.space.starts_with(OUR_SPACE)
     }
@@ -156,13 +156,13 @@ impl Client {
             }
             _ => Ok(()),
         };
-        // Enter it even after an error: the other ranks do.
+        // Enter the barrier even after an error, because the other ranks do.
         self.barrier()?;
         told?;
         Ok(wire::split(&self.get_text(&of_all)?))
     }
 
-    /// Puts a text of any length: a value holds a piece of it.
+    /// Puts a text of any length. Each value holds a piece of it.
     fn put_text(&self, key: &str, text: &str) -> Result<(), PmiError> {
         let (mut rest, mut number) = (text, 0);
         loop {
@@ -202,7 +202,7 @@ impl Client {
         Ok(())
     }
 
-    /// The value that some rank had put before the last barrier.
+    /// The value that some rank put before the last barrier.
     pub(super) fn get(&self, key: &str) -> Result<String, PmiError> {
         let request = Builder::new("get")
             .with("kvsname", &self.space)
@@ -220,8 +220,8 @@ impl Client {
         }
     }
 
-    /// Collective. Waits until every rank of the job has entered, or for the timeout: Slurm tells nobody
-    /// that a rank has ended before.
+    /// Collective. Waits until every rank of the job has entered, or until the timeout: Slurm reports to no rank that
+    /// another has ended before it entered.
     pub(super) fn barrier(&self) -> Result<(), PmiError> {
         self.ask(BARRIER, Builder::new("barrier_in"), "barrier_out")?;
         Ok(())
@@ -244,7 +244,7 @@ impl Client {
         let Some(message) = Message::parse(&reply) else {
             return Err(malformed(request, reply));
         };
-        // `rc` may be missing, where nothing can go wrong.
+        // `rc` may be missing in replies to requests that cannot fail.
         if message.get("rc").is_some_and(|rc| rc != "0") {
             let reason = message.get("msg").unwrap_or("no reason given").to_owned();
             return Err(PmiError::Refused { request, reason });
@@ -255,7 +255,7 @@ impl Client {
         Ok(reply)
     }
 
-    /// One system call for the whole line, as Slurm needs it.
+    /// Sends the whole line in one system call, as Slurm requires.
     fn send(&self, request: &'static str, mut line: &[u8]) -> Result<(), PmiError> {
         while !line.is_empty() {
             // SAFETY: the pointer and the length are those of a live slice.
@@ -317,8 +317,8 @@ impl Client {
         }
     }
 
-    /// Sleeps until the socket is ready for `event`, at most until the deadline. Says whether a call is worth
-    /// trying, which then finds out what is wrong with the socket, if anything.
+    /// Sleeps until the socket is ready for `event`, at most until the deadline. Returns whether to try a call, which
+    /// then reports an error of the socket, if there is one.
     fn await_event(&self, event: i16, deadline: Option<Instant>) -> bool {
         sys::poll(&mut [interest(self.socket.as_raw_fd(), event)], deadline).unwrap_or(true)
     }
@@ -392,7 +392,7 @@ impl Bootstrap for Client {
     }
 
     fn abort(&self, code: i32, message: &str) -> Result<(), AllgatherError> {
-        // A quarter of the line for the text, which may triple when it is escaped.
+        // The text may fill a quarter of the line, because escaping may triple its length.
         let message = rdma_sys_shim::beginning(message, MAX_REQUEST / 4);
         let line = Builder::new("abort")
             .with("exitcode", code)
@@ -411,8 +411,8 @@ fn malformed(request: &'static str, reply: String) -> PmiError {
     PmiError::Malformed { request, reply }
 }
 
-/// After a failed call: whether the socket was not ready, as a launcher may pass a non-blocking one, or was only
-/// interrupted (`false`). Anything else is an error.
+/// After a failed call: `true` if the socket was not ready (a launcher may pass a non-blocking one), `false` if the
+/// call was only interrupted. Anything else is an error.
 fn may_try_again(request: &'static str, source: io::Error) -> Result<bool, PmiError> {
     match source.kind() {
         io::ErrorKind::Interrupted => Ok(false),
@@ -431,7 +431,7 @@ fn may_try_again(request: &'static str, source: io::Error) -> Result<bool, PmiEr
 fn adopt(fd: RawFd) -> Result<UnixStream, PmiError> {
     // SAFETY: an all-zero stat is a valid value, and fstat only writes to it.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: as above; a number that is no open descriptor is an error and nothing else.
+    // SAFETY: as above; a number that is not an open descriptor only makes the call fail.
     let failed = unsafe { libc::fstat(fd, &raw mut stat) } != 0;
     if failed || stat.st_mode & libc::S_IFMT != libc::S_IFSOCK {
         return Err(not_a_socket().into());
@@ -443,7 +443,7 @@ fn adopt(fd: RawFd) -> Result<UnixStream, PmiError> {
     // A duplicate, because the number came from outside and may have another owner.
     // SAFETY: fcntl takes no pointers here.
     let own = check(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) }).map_err(failed)?;
-    // SAFETY: F_DUPFD_CLOEXEC made this descriptor just now, and nobody else knows it.
+    // SAFETY: F_DUPFD_CLOEXEC has just made this descriptor, and nothing else owns it.
     let own = unsafe { OwnedFd::from_raw_fd(own) };
     // SAFETY: as above.
     check(unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) }).map_err(failed)?;

@@ -41,7 +41,7 @@ pub(crate) fn detect(
     }
 }
 
-/// The error for a PMI_FD that is a number and nothing more.
+/// The error for a `PMI_FD` that is a number but not a socket.
 pub(super) fn not_a_socket() -> EnvironmentError {
     EnvironmentError::new(
         "PMI_FD is not an open socket; this may be a child process of a rank, which inherits the \

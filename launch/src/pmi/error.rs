@@ -12,21 +12,21 @@ pub enum PmiError {
     /// The socket to the launcher failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was being done.
+        /// What the client was doing.
         what: &'static str,
         /// The system's answer.
         source: io::Error,
     },
-    /// The environment speaks of a launcher that cannot be talked to.
+    /// The environment names a launcher that cannot be reached.
     #[error(transparent)]
     Environment(#[from] EnvironmentError),
     /// The launcher hung up.
     #[error("the launcher closed the connection during {request}: it died or is ending the job")]
     Closed {
-        /// The request that was under way.
+        /// The request that had no reply.
         request: &'static str,
     },
-    /// The launcher does not answer. It may wait itself, for a rank that is gone.
+    /// The launcher does not answer. It may be waiting for a rank that has ended.
     #[error(
         "the launcher has not answered {request} for {timeout:?}: it is stuck, or a rank ended \
          before it joined the job and the launcher did not end the others (`srun \
@@ -34,29 +34,29 @@ pub enum PmiError {
          TRANSOM_START_TIMEOUT (seconds; 0: wait for ever)"
     )]
     NoReply {
-        /// The request that was under way.
+        /// The request that had no reply.
         request: &'static str,
-        /// How long it was waited for.
+        /// How long the client waited.
         timeout: Duration,
     },
-    /// Hydra waits for a rank that will not come.
+    /// Hydra waits for a rank that has already ended.
     #[error(
         "{request}: a rank on this node ended before it joined the job, with exit code 0, which the \
          launcher takes for success"
     )]
     Missing {
-        /// The request that was under way.
+        /// The request that had no reply.
         request: &'static str,
     },
-    /// The launcher understood a request and said no.
+    /// The launcher understood a request and refused it.
     #[error("the launcher refused {request}: {reason}")]
     Refused {
         /// The request.
         request: &'static str,
-        /// The launcher's words.
+        /// The launcher's reason.
         reason: String,
     },
-    /// The launcher's reply is not the one that PMI-1.1 asks for.
+    /// The launcher's reply does not conform to PMI-1.1.
     #[error("the launcher answered {request} with {reply:?}, which is not PMI-1.1")]
     Malformed {
         /// The request.
@@ -64,12 +64,12 @@ pub enum PmiError {
         /// The reply, as received.
         reply: String,
     },
-    /// Nobody has put this key, or no barrier has followed.
+    /// No rank has put this key, or no barrier has followed.
     #[error("the key-value space has no {key:?} ({reason}); it is put before the last barrier")]
     NoKey {
         /// The key.
         key: String,
-        /// The launcher's words.
+        /// The launcher's reason.
         reason: String,
     },
     /// What a rank published is not what this version publishes.

@@ -6,7 +6,7 @@ use super::wire::{Line, LineBuffer, Message, escape, unescape};
 /// Lines of the launcher, as they come in.
 pub fn pmi_lines(bytes: &[u8]) {
     let lines = LineBuffer::default().push(bytes);
-    // However the bytes arrive, they are the same lines.
+    // In whatever pieces the bytes arrive, they contain the same lines.
     let mut slowly = LineBuffer::default();
     let pieces = bytes.chunks(3).flat_map(|piece| slowly.push(piece));
     assert_eq!(lines, pieces.collect::<Vec<_>>());

@@ -1,7 +1,7 @@
 //! The value of `PMI_process_mapping`: `(vector,(0,2,4),(2,1,3))`. Each block has the number of its first node,
 //! how many nodes it has, and how many ranks run on each of them.
 
-/// Whether all ranks run on one node. A value of another form does not say so.
+/// Whether all ranks run on one node. `false` if the value has another form.
 pub(super) fn is_one_node(mapping: &str) -> bool {
     let blocks = mapping.trim().strip_prefix("(vector,(");
     let blocks = blocks.and_then(|blocks| blocks.strip_suffix("))"));
@@ -10,7 +10,7 @@ pub(super) fn is_one_node(mapping: &str) -> bool {
     first.is_some() && nodes.all(|block| only_node(block) == first)
 }
 
-/// The number of the node, of a block that has one.
+/// The number of the node, if the block has only one.
 fn only_node(block: &str) -> Option<u32> {
     let numbers = block.split(',').map(|number| number.trim().parse().ok());
     match numbers.collect::<Option<Vec<u32>>>()?[..] {
@@ -32,7 +32,7 @@ mod tests {
         ] {
             assert!(is_one_node(one), "{one:?}");
         }
-        // What Slurm 22.05 sends for ranks on two nodes, by its options `--distribution`, among others.
+        // Slurm 22.05 sends these, among others, for ranks on two nodes, depending on `--distribution`.
         for several in [
             "(vector,(0,2,4))",
             "(vector,(0,1,3),(1,1,2))",

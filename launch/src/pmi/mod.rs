@@ -17,12 +17,12 @@ pub(crate) use environment::{Launcher, detect};
 pub use error::PmiError;
 pub(crate) use server::{Action, Server};
 
-/// Begins the names of the key-value spaces of `transom run`.
+/// The prefix of the names of the key-value spaces of `transom run`.
 pub(crate) const OUR_SPACE: &str = "transom-";
-/// The key under which `transom run` says where its bootstrap segment is.
+/// The key under which `transom run` publishes where its bootstrap segment is.
 pub(crate) const NOTICE_KEY: &str = "transom-notice";
 
-/// The key that `transom run` has from when `rank` takes leave until it joins again.
+/// The key that `transom run` keeps from the time when `rank` finalizes until it joins again.
 fn left_key(rank: u32) -> String {
     format!("transom-left-{rank}")
 }

@@ -1,5 +1,5 @@
-//! The launcher's side of PMI-1.1, as a state machine: bytes from a rank in, actions out. It owns
-//! no socket and starts nothing.
+//! The launcher's side of PMI-1.1, as a state machine: it takes bytes from a rank and returns actions. It owns no
+//! socket and starts no process.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ const VALUE_MAX: usize = 1024;
 const LONG_VALUE: usize = 1 << 15;
 const NAME_MAX: usize = 256;
 
-/// What the launcher is to do for its ranks.
+/// An action of the launcher for its ranks.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Send this line to one rank.
@@ -41,14 +41,14 @@ pub(crate) struct Server {
     staged: Vec<(String, String)>,
     ranks: Vec<Connection>,
     waiting: usize,
-    /// The first rank that left: no barrier can complete any more.
+    /// The first rank that left. After that no barrier can complete.
     departed: Option<u32>,
 }
 
 #[derive(Default)]
 struct Connection {
     input: LineBuffer,
-    /// From its `init` until it finalizes or ends. A second program of the same rank may start over.
+    /// True from its `init` until it finalizes or ends. A second program of the same rank may start over.
     has_joined: bool,
     in_barrier: bool,
 }
@@ -72,7 +72,7 @@ impl Server {
         self.visible.insert(key.to_owned(), value);
     }
 
-    /// Takes bytes from the socket of `rank`, in the pieces in which they arrive.
+    /// Takes bytes from the socket of `rank`, in whatever pieces they arrive.
     pub(crate) fn receive(&mut self, rank: u32, bytes: &[u8]) -> Vec<Action> {
         let lines = self.ranks[rank as usize].input.push(bytes);
         let mut actions = Vec::new();

@@ -1,6 +1,6 @@
-//! The ranks that Hydra has started on this node. Hydra ends the job if a rank fails, but waits for ever if a rank ends
-//! with 0 and never joins. Its proxy, the parent of all of them, reaps that rank. So the waiting ranks can count the
-//! proxy's children.
+//! The ranks that Hydra has started on this node. Hydra ends the job if a rank fails, but waits forever if a rank ends
+//! with 0 and never joins. Hydra's proxy, the parent of these ranks, reaps that rank. So the waiting ranks can count
+//! the proxy's children.
 
 use std::ffi::OsString;
 use std::fs;
@@ -16,8 +16,8 @@ pub(super) struct Siblings {
 }
 
 impl Siblings {
-    /// Call it after the launcher's first answer: then it has started all of them. `None` under another launcher, or
-    /// if /proc does not say.
+    /// Call it after the launcher's first answer: by then it has started all ranks. `None` under another launcher, or
+    /// if /proc does not list the children.
     pub(super) fn of_this(variable: impl Fn(&str) -> Option<OsString>) -> Option<Self> {
         let count = variable(RANKS_HERE)?.to_str()?.parse().ok()?;
         // Each of the proxy's children leads a session, in which this process may be a descendant.
@@ -30,7 +30,7 @@ impl Siblings {
         known.then_some(Self { children, count })
     }
 
-    /// Whether one of them has ended.
+    /// Whether one of the ranks has ended.
     pub(super) fn are_fewer(&self) -> bool {
         let children = fs::read_to_string(&self.children);
         children.is_ok_and(|list| list.split_whitespace().count() < self.count)
@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn only_hydras_children_are_counted() {
         assert!(Siblings::of_this(|_| None).is_none());
-        // The parent of this session's leader is no proxy.
+        // The parent of this session's leader is not a proxy.
         assert!(Siblings::of_this(|_| Some("1".into())).is_none());
         let (name, parent) = name_and_parent(std::process::id().cast_signed()).unwrap();
         assert!(!name.is_empty());

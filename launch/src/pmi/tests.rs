@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use super::{Action, Client, PmiError, Server};
 use crate::bootstrap::{Allgather as _, Bootstrap as _};
 
-/// Runs `rank` on a thread per rank, and a server between them; returns what the ranks returned
-/// and what the server was left to decide.
+/// Runs `rank` on one thread for each rank, with a server between them. Returns the results of the ranks, and the
+/// actions that the server left to the launcher.
 fn job<T: Send>(size: u32, rank: impl Fn(Client) -> T + Sync) -> (Vec<T>, Vec<Action>) {
     let (mut ours, theirs): (Vec<_>, Vec<_>) =
         (0..size).map(|_| UnixStream::pair().unwrap()).unzip();
@@ -263,7 +263,7 @@ fn a_reply_that_does_not_come_is_an_error_in_time() {
     let client = Client::connect(theirs, 0, 2, Some(timeout)).unwrap();
     client.barrier().unwrap();
 
-    // Half a reply is none.
+    // Half a reply does not count as a reply.
     ours.write_all(b"cmd=barrier_").unwrap();
     let begun = Instant::now();
     let error = client.barrier().unwrap_err();

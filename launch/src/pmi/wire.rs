@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 /// buffer of this size, and does not reassemble.
 pub(crate) const MAX_REQUEST: usize = 1024;
 
-/// The key among the maxima for how long values of this crate's client may be under `transom run`. `vallen_max` is
-/// smaller, because other clients have short buffers for a line.
+/// The key for the length of values that `transom run` allows to this crate's client. `vallen_max` is smaller, because
+/// other clients have short buffers for a line.
 pub(crate) const LONG_VALUE_MAX: &str = "transom_vallen_max";
 
 /// The most bytes of a line; longer ones are skipped.
@@ -67,7 +67,7 @@ impl Builder {
     }
 }
 
-/// Writes any bytes as one token: everything but letters, digits and `-_.` as `%XX`.
+/// Writes any bytes as one token: all except letters, digits and `-_.` as `%XX`.
 pub(crate) fn escape(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for &byte in bytes {
@@ -80,11 +80,11 @@ pub(crate) fn escape(bytes: &[u8]) -> String {
     out
 }
 
-/// Stands between blocks, and between the parts of one. No escaped block contains it.
+/// The separator between blocks, and between the parts of a block. No escaped block contains it.
 const BETWEEN: char = ',';
 
-/// One text for blocks. Of each block it has the number of bytes that it begins with as the block before does, and the
-/// others, escaped.
+/// Makes one text of blocks. For each block it has the length of the prefix that the block shares with the previous
+/// one, and the remaining bytes, escaped.
 pub(crate) fn join(blocks: &[Vec<u8>]) -> String {
     let mut text = String::new();
     let mut last: &[u8] = &[];
@@ -100,7 +100,7 @@ pub(crate) fn join(blocks: &[Vec<u8>]) -> String {
     text
 }
 
-/// Undoes [`join`]. A text that it did not make leads to some blocks or other.
+/// Undoes [`join`]. If `join` did not make the text, the blocks are arbitrary.
 pub(crate) fn split(text: &str) -> Vec<Vec<u8>> {
     let mut blocks: Vec<Vec<u8>> = Vec::new();
     let mut parts = text.split(BETWEEN);
@@ -114,7 +114,7 @@ pub(crate) fn split(text: &str) -> Vec<Vec<u8>> {
     blocks
 }
 
-/// Undoes [`escape`]; what is no escape stays as it is.
+/// Undoes [`escape`]. Leaves anything that is not an escape unchanged.
 pub(crate) fn unescape(token: &str) -> Vec<u8> {
     let bytes = token.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
@@ -131,7 +131,7 @@ pub(crate) fn unescape(token: &str) -> Vec<u8> {
     out
 }
 
-/// Cuts a byte stream into lines. Holds at most [`MAX_LINE`] bytes between calls, whatever comes.
+/// Cuts a byte stream into lines. Holds at most [`MAX_LINE`] bytes between calls.
 #[derive(Debug, Default)]
 pub(crate) struct LineBuffer {
     bytes: Vec<u8>,

@@ -16,7 +16,7 @@ use crate::sys::say;
 
 /// The most bytes of a block: more than any rank passes.
 const LONGEST: usize = 1 << 20;
-/// How long to look for missing ranks, and to ask for the end of a job.
+/// How long to look for missing ranks, and how long to ask for the end of a job.
 const SHORT: Duration = Duration::from_secs(5);
 
 const INIT: &str = "PMIx_Init";
@@ -26,7 +26,7 @@ const GET: &str = "PMIx_Get";
 
 /// The connection to a launcher that offers PMIx.
 ///
-/// A call of the library may never return. So each is made in a thread of its own, and waited for with a limit.
+/// A call of the library may never return. So each call is made in a thread of its own, and has a time limit.
 pub struct Pmix {
     library: &'static Library,
     own: Process,
@@ -41,8 +41,7 @@ impl Pmix {
     /// Joins the launcher's job.
     ///
     /// # Errors
-    /// The library is missing or of an unknown version; the launcher's server is gone, or does not answer
-    /// in time.
+    /// The library is missing or of an unknown version; or the launcher's server is gone, or does not answer in time.
     pub(crate) fn join(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, PmixError> {
         let timeout = start_limit(variable)?;
         let library = Library::load()?;
@@ -61,7 +60,7 @@ impl Pmix {
         })
     }
 
-    /// The ranks of which nothing can be got, if that is found in a short time.
+    /// The ranks that have published nothing, if that can be found out in a short time.
     fn who_is_missing(&self, key: &str) -> Vec<u32> {
         let (library, own, size) = (self.library, self.own, self.size);
         let key = c_string(key);
@@ -84,7 +83,7 @@ impl Pmix {
 
         let fenced = limited(FENCE, self.timeout, move || library.fence(&own));
         let fenced = fenced.map_err(|error| error.awaiting(|| self.who_is_missing(&key)))?;
-        // A fence that has ended does not say that all ranks have come, whatever it returned.
+        // The end of a fence does not mean that all ranks have entered it, whatever it returned.
         let (name, block) = (c_string(&key), mine.to_vec());
         let asked = Arc::new(AtomicU32::new(own.rank));
         let asks = asked.clone();
@@ -104,7 +103,7 @@ impl Pmix {
 }
 
 // SAFETY: each call puts its block under a key of its own, and gets that key of each rank by the rank's name, which the
-// server gives out once. What cannot be got of every rank is an error.
+// server gives to one process only. If the key of a rank cannot be got, the call fails.
 unsafe impl Allgather for Pmix {
     fn rank(&self) -> u32 {
         self.own.rank
@@ -152,7 +151,7 @@ impl Bootstrap for Pmix {
     }
 }
 
-/// As [`limited`], with an error of the call as an error.
+/// Like [`limited`], but also returns an error of the call as an error.
 fn succeeded<T: Send + 'static>(
     call: &'static str,
     limit: Option<Duration>,
@@ -161,8 +160,8 @@ fn succeeded<T: Send + 'static>(
     limited(call, limit, work)?.map_err(|status| PmixError::Refused { call, status })
 }
 
-/// Makes a call in a thread of its own. If it does not return within the limit, that is an error, and the thread stays
-/// in the call.
+/// Makes a call in a thread of its own. If the call does not return within the limit, this is an error, and the thread
+/// stays in the call.
 fn limited<T: Send + 'static>(
     call: &'static str,
     limit: Option<Duration>,
@@ -189,7 +188,7 @@ fn limited<T: Send + 'static>(
     }
 }
 
-/// The result of an allgather, given how its fence ended and what was got of each rank.
+/// The result of an allgather, from the result of its fence and what each rank has published.
 fn judge(
     fenced: Result<(), Status>,
     all: Vec<Result<Published, Status>>,

@@ -6,14 +6,14 @@ use std::time::Duration;
 use crate::bootstrap::Ranks;
 use crate::environment::{EnvironmentError, describe};
 
-/// A launcher offers PMIx, and it is unusable.
+/// A launcher offers PMIx, but it is unusable.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PmixError {
     /// A variable that says how to start is malformed.
     #[error(transparent)]
     Environment(#[from] EnvironmentError),
-    /// The library is not there, or is no PMIx.
+    /// The library does not exist, or is not PMIx.
     #[error(
         "the launcher offers PMIx (found: {found}), but its library cannot be used, looked for as \
          {names} where the system's loader looks: {reason}; install it (Debian: libpmix2), name its \
@@ -21,32 +21,32 @@ pub enum PmixError {
          --mpi=pmi2`"
     )]
     NoLibrary {
-        /// The variables that were looked at, with their values.
+        /// The variables that were read, with their values.
         found: String,
-        /// What was looked for.
+        /// The names of the library that were tried.
         names: &'static str,
-        /// The loader's words.
+        /// The loader's message.
         reason: String,
     },
-    /// The library's structs may be others than those that are passed to it.
+    /// The library's structs may differ from those that this crate passes to it.
     #[error(
         "the library of PMIx says that it is {version:?}, which is not known to work (known: 3 to 6); \
          put another one before it in LD_LIBRARY_PATH, or start the job with `transom run`, \
          `mpiexec.hydra` or `srun --mpi=pmi2`"
     )]
     Version {
-        /// What it says.
+        /// The library's version, as it reports it.
         version: String,
     },
-    /// The launcher's server does not take this process.
+    /// The launcher's server does not accept this process.
     #[error(
         "the launcher offers PMIx (found: {found}), but PMIx_Init said {status}; its server is gone, or \
          this is a child process of a rank, which inherits the variables but is not expected; set TRANSOM_SIZE=1 for a job of one rank"
     )]
     NotTaken {
-        /// The variables that were looked at, with their values.
+        /// The variables that were read, with their values.
         found: String,
-        /// What it said.
+        /// What the server returned.
         status: Status,
     },
     /// A call failed.
@@ -54,10 +54,10 @@ pub enum PmixError {
     Refused {
         /// The call.
         call: &'static str,
-        /// What it said.
+        /// What it returned.
         status: Status,
     },
-    /// The server says what cannot be.
+    /// The server's answer is impossible.
     #[error("the launcher's server of PMIx answered {call} with {answer}")]
     Malformed {
         /// The call.
@@ -65,44 +65,44 @@ pub enum PmixError {
         /// What is wrong with its answer.
         answer: String,
     },
-    /// A collective call ended although not all ranks had come to it.
+    /// A collective call ended although some ranks had not entered it.
     #[error(
         "PMIx_Fence said {status}, but nothing came of {}: it ended, or failed, before it joined the \
          job", Ranks(.ranks)
     )]
     Missing {
-        /// Who did not come.
+        /// The ranks that did not enter it.
         ranks: Vec<u32>,
-        /// What the call said, success maybe.
+        /// What the call returned, possibly success.
         status: Status,
     },
-    /// The ranks do not come together.
+    /// A call did not end in time.
     #[error(
         "{call} has not ended for {timeout:?}{}; where ranks start so far apart, raise \
          TRANSOM_START_TIMEOUT (seconds; 0: wait for ever)", also(.awaited)
     )]
     NoReply {
-        /// The call that was under way.
+        /// The call that did not end.
         call: &'static str,
-        /// How long it was waited for.
+        /// How long this rank waited.
         timeout: Duration,
-        /// Ranks of which nothing has come, as far as known. There may be more.
+        /// The ranks that are known to have published nothing. There may be more.
         awaited: Vec<u32>,
     },
-    /// More than one rank's part of an allgather may be, or nothing.
+    /// A rank's block of an allgather is empty, or too long.
     #[error("{len} bytes of rank {rank} do not fit (legal: 1 to {max})")]
     Length {
-        /// Whose they are.
+        /// The rank.
         rank: u32,
-        /// How many they are.
+        /// The length of its block.
         len: usize,
-        /// The most.
+        /// The longest legal block.
         max: usize,
     },
-    /// No thread could be made to wait in.
+    /// No thread could be started for a call.
     #[error("making a thread for {call}: {source} (raise `ulimit -u`)")]
     Thread {
-        /// The call that was to be made there.
+        /// The call.
         call: &'static str,
         /// The system's answer.
         source: std::io::Error,
@@ -110,7 +110,7 @@ pub enum PmixError {
 }
 
 impl PmixError {
-    /// Adds to the error of a call that has not ended the ranks of which nothing has come.
+    /// Adds the ranks that have published nothing to the error of a call that did not end.
     pub(super) fn awaiting(mut self, who: impl FnOnce() -> Vec<u32>) -> Self {
         if let Self::NoReply { awaited, .. } = &mut self {
             *awaited = who();
@@ -124,7 +124,7 @@ impl PmixError {
 pub struct Status {
     /// The number: 0 is success.
     pub code: i32,
-    /// The library's word for it.
+    /// The library's name for it.
     pub text: String,
 }
 
@@ -134,7 +134,7 @@ impl fmt::Display for Status {
     }
 }
 
-/// The variables that offer PMIx, for an error.
+/// The variables by which a launcher offers PMIx, for an error.
 pub(super) fn found() -> String {
     let names = ["PMIX_RANK", "PMIX_NAMESPACE", "PMIX_VERSION", "PMI_FD"];
     describe(&names, |name| std::env::var_os(name))

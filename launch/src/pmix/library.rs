@@ -1,8 +1,8 @@
-//! libpmix, loaded at run time, and its functions with Rust's types. All that is unsafe about PMIx is here.
+//! libpmix, loaded at run time, and its functions with Rust's types. All unsafe code for PMIx is here.
 //!
-//! The PMIx standard says of a library of this name, since version 3, that its functions have these types, may be
-//! called by several threads, and keep nothing of their arguments when they return. `pmix_value_t` has had the size
-//! below since that version. `ci/pmix` compares the structs with the C compiler's.
+//! The PMIx standard promises for a library of this name, since version 3, that its functions have these types, that
+//! several threads may call them, and that they keep nothing of their arguments. `pmix_value_t` has had the size below
+//! since that version. `ci/pmix` compares the structs with the C compiler's.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::{MaybeUninit, offset_of};
@@ -15,7 +15,7 @@ use libloading::os::unix::{Library as Loaded, RTLD_GLOBAL, RTLD_LAZY};
 use super::PmixError;
 use super::error::{Status, found};
 
-/// The name of every PMIx since version 2.
+/// The name of every PMIx library since version 2.
 const NAME: &str = "libpmix.so.2";
 /// The versions whose structs are known.
 const VERSIONS: std::ops::RangeInclusive<u32> = 3..=6;
@@ -28,12 +28,12 @@ const TYPE_BOOL: u16 = 1;
 const TYPE_STRING: u16 = 3;
 const TYPE_UINT32: u16 = 14;
 const TYPE_BYTE_OBJECT: u16 = 27;
-/// To all processes of the job, on whatever node.
+/// Visible to all processes of the job, on any node.
 const SCOPE_GLOBAL: u8 = 3;
-/// The job, where a rank is named.
+/// Stands for the whole job where a function takes a rank.
 const WILDCARD: u32 = u32::MAX - 1;
 
-/// The events that say that the server is gone: of libraries since version 4, and of older ones.
+/// The events that report the loss of the server: of libraries since version 4, and of older ones.
 static LOST_CONNECTION: [c_int; 2] = [-61, -101];
 /// No other handler needs to be called for an event.
 const ACTION_COMPLETE: c_int = -334;
@@ -58,7 +58,7 @@ struct ByteObject {
     size: usize,
 }
 
-/// The union of `pmix_value_t`, as far as it is looked at.
+/// The union of `pmix_value_t`, with the members that are used here.
 #[derive(Clone, Copy)]
 #[repr(C)]
 union Data {
@@ -106,7 +106,7 @@ type Get = unsafe extern "C" fn(
     *mut *mut Value,
 ) -> c_int;
 type Abort = unsafe extern "C" fn(c_int, *const c_char, *mut Process, usize) -> c_int;
-/// Of an event: who is told that it was heard, with the last pointer.
+/// The function that an event handler calls when it is done; the last pointer is its argument.
 type Heard = unsafe extern "C" fn(
     c_int,
     *mut Info,
@@ -137,10 +137,10 @@ type Register = unsafe extern "C" fn(
     *mut c_void,
 ) -> c_int;
 
-/// Whether the connection to the server was lost. A process has one.
+/// Whether the connection to the server was lost. A process has one connection.
 static IS_LOST: AtomicBool = AtomicBool::new(false);
 
-/// The functions. They stay where they are: the library is never unloaded, since it may have threads.
+/// The functions. They stay valid: the library is never unloaded, because it may have threads.
 pub(super) struct Library {
     error_string: ErrorString,
     init: Init,
@@ -158,19 +158,19 @@ pub(super) struct Library {
 pub(super) enum Published {
     Bytes(Vec<u8>),
     Number(u32),
-    /// Of another type, by its number.
+    /// A value of another type, with the type's number.
     Other(u16),
 }
 
 impl Library {
-    /// Loads it, once.
+    /// Loads the library once.
     pub(super) fn load() -> Result<&'static Self, PmixError> {
         static LIBRARY: OnceLock<Library> = OnceLock::new();
         if let Some(known) = LIBRARY.get() {
             return Ok(known);
         }
         let library = Self::open(NAME)?;
-        // Two threads may have come here: both have loaded the same.
+        // If two threads come here, both have loaded the same library.
         Ok(LIBRARY.get_or_init(|| library))
     }
 
@@ -180,9 +180,8 @@ impl Library {
             names: name,
             reason: error.to_string(),
         };
-        // Global, since components that it loads in turn look for its symbols there.
-        // SAFETY: a library of this name is PMIx, whose initialisation may run in any process at any
-        // time: every MPI program does so.
+        // Global, because components that the library loads look for its symbols there. SAFETY: a library of this name
+        // is PMIx, whose initialisation may run in any process at any time: every MPI program does so.
         let loaded = unsafe { Loaded::open(Some(name), RTLD_LAZY | RTLD_GLOBAL) };
         let loaded = std::mem::ManuallyDrop::new(loaded.map_err(unusable)?);
         macro_rules! function {
@@ -193,7 +192,7 @@ impl Library {
             }};
         }
         let version = function!(b"PMIx_Get_version\0", GetVersion);
-        // SAFETY: it needs no initialisation, and returns a string that stays, or null.
+        // SAFETY: it needs no initialisation, and returns null or a string that is never freed.
         let version = unsafe { text(version()) }.unwrap_or_default();
         if !(major(&version).is_some_and(|major| VERSIONS.contains(&major))) {
             return Err(PmixError::Version { version });
@@ -211,7 +210,7 @@ impl Library {
         })
     }
 
-    /// Which process of which job this is.
+    /// Initialises the library. Returns the name of this process and its job.
     pub(super) fn init(&self) -> Result<Process, Status> {
         let mut process = MaybeUninit::<Process>::zeroed();
         // SAFETY: there is room for the answer, and no list of infos.
@@ -220,10 +219,10 @@ impl Library {
         let codes = LOST_CONNECTION.as_ptr().cast_mut();
         let count = LOST_CONNECTION.len();
         let nothing = ptr::null_mut();
-        // SAFETY: the codes and both functions stay for ever, and the library only reads the codes. What
-        // it returns would say that a server that is lost is noticed later.
+        // SAFETY: the codes and both functions are static, and the library only reads the codes. The result is ignored:
+        // after a failure, the loss of the server is noticed later.
         unsafe { (self.register)(codes, count, ptr::null_mut(), 0, lost, registered, nothing) };
-        // SAFETY: any bytes are a process, and these were zero before the call.
+        // SAFETY: any bytes are a valid process, and these were zero before the call.
         Ok(unsafe { process.assume_init() })
     }
 
@@ -237,7 +236,7 @@ impl Library {
         self.judge(unsafe { (self.finalize)(ptr::null(), 0) })
     }
 
-    /// For all processes of the job to get after the next fence.
+    /// Publishes bytes for all processes of the job; they can get them after the next fence.
     pub(super) fn put(&self, key: &CStr, bytes: &[u8]) -> Result<(), Status> {
         let mut value = Value {
             ty: TYPE_BYTE_OBJECT,
@@ -247,28 +246,27 @@ impl Library {
             bytes: bytes.as_ptr().cast_mut().cast(),
             size: bytes.len(),
         };
-        // SAFETY: key and value are alive during the call, which copies the bytes and does not write to
-        // them, though C's type would allow it to.
+        // SAFETY: key and value are alive during the call. It copies the bytes and does not write to them, although its
+        // C type would allow that.
         self.judge(unsafe { (self.put)(SCOPE_GLOBAL, key.as_ptr(), &raw mut value) })?;
         // SAFETY: it takes nothing.
         self.judge(unsafe { (self.commit)() })
     }
 
-    /// Waits for all processes of the job, and brings along what they have put.
+    /// Waits for all processes of the job, and collects what they have put.
     pub(super) fn fence(&self, job: &Process) -> Result<(), Status> {
         let all = job.with_rank(WILDCARD);
         let collect = Info::yes(COLLECT);
-        // SAFETY: the pointers are to one process and one info, alive during the call, which only reads
-        // them.
+        // SAFETY: the pointers are to one process and one info, both alive during the call, which only reads them.
         self.judge(unsafe { (self.fence)(&raw const all, 1, &raw const collect, 1) })
     }
 
-    /// What a process has put, if it is there: nobody is waited for.
+    /// What a process has put, if it is available now. Waits for no process.
     pub(super) fn get(&self, owner: &Process, key: &CStr) -> Result<Published, Status> {
         let immediate = Info::yes(IMMEDIATE);
         let mut value: *mut Value = ptr::null_mut();
-        // SAFETY: the pointers are to a process, a key, one info and room for a pointer, all alive during
-        // the call, which writes to the last alone.
+        // SAFETY: the pointers are to a process, a key, one info and room for a pointer, all alive during the call,
+        // which writes only to the last.
         let code = unsafe {
             let value = &raw mut value;
             (self.get)(owner, key.as_ptr(), &raw const immediate, 1, value)
@@ -277,11 +275,11 @@ impl Library {
         if value.is_null() {
             return Ok(Published::Other(0));
         }
-        // SAFETY: after success the pointer is to a value that is the caller's.
+        // SAFETY: after success the pointer is to a value that the caller owns.
         Ok(unsafe { take(value) })
     }
 
-    /// Of how many processes the job is.
+    /// The number of processes of the job.
     pub(super) fn job_size(&self, job: &Process) -> Result<Published, Status> {
         self.get(&job.with_rank(WILDCARD), JOB_SIZE)
     }
@@ -300,7 +298,7 @@ impl Library {
     }
 
     fn status(&self, code: c_int) -> Status {
-        // SAFETY: it takes any number, and returns a string that stays, or null.
+        // SAFETY: it takes any number, and returns null or a string that is never freed.
         let text = unsafe { text((self.error_string)(code)) };
         Status {
             code,
@@ -308,7 +306,7 @@ impl Library {
         }
     }
 
-    /// What a call says that went well.
+    /// The status of a successful call.
     pub(super) fn success(&self) -> Status {
         self.status(SUCCESS)
     }
@@ -329,8 +327,8 @@ extern "C" fn lost(
     IS_LOST.store(true, Ordering::Relaxed);
     if let Some(heard) = heard {
         let nothing = ptr::null_mut();
-        // SAFETY: the library wants its function called once, with its own pointer; there is no result
-        // that it could free.
+        // SAFETY: the library requires that its function is called once, with its own pointer; we pass no result that
+        // it could free.
         unsafe { heard(ACTION_COMPLETE, ptr::null_mut(), 0, None, nothing, event) };
     }
 }
@@ -345,7 +343,7 @@ impl Process {
 }
 
 impl Info {
-    /// A directive that is set.
+    /// A directive with the value true.
     fn yes(name: &CStr) -> Self {
         let mut key = [0; MAX_KEY + 1];
         key[..name.count_bytes()].copy_from_slice(name.to_bytes());
@@ -365,10 +363,10 @@ impl Info {
 /// Copies a value, and frees it as the macro PMIX_VALUE_RELEASE does.
 ///
 /// # Safety
-/// `value` is of `PMIx_Get`, and nobody uses it afterwards.
+/// `value` came from `PMIx_Get`, and nothing uses it afterwards.
 unsafe fn take(value: *mut Value) -> Published {
-    // SAFETY: the caller's word, for all that follows: the type says which part of the union counts, the
-    // library's pointers are to as many bytes as it says, and all of it is of malloc.
+    // SAFETY: the caller guarantees all of the following. The type says which member of the union is valid, the
+    // library's pointers are to as many bytes as it says, and malloc allocated all of it.
     unsafe {
         let Value { ty, data } = value.read();
         let found = match ty {
@@ -395,7 +393,7 @@ unsafe fn take(value: *mut Value) -> Published {
 }
 
 /// # Safety
-/// `string` is null, or ends with a zero byte and is not changed meanwhile.
+/// `string` is null, or ends with a zero byte and is not changed during the call.
 unsafe fn text(string: *const c_char) -> Option<String> {
     if string.is_null() {
         return None;
@@ -405,13 +403,13 @@ unsafe fn text(string: *const c_char) -> Option<String> {
     Some(string.to_string_lossy().into_owned())
 }
 
-/// A C string of what is before the first zero byte.
+/// A C string of the text before the first zero byte.
 pub(super) fn c_string(text: &str) -> CString {
     let text = text.split('\0').next().unwrap_or_default();
     CString::new(text).expect("no zero byte is left")
 }
 
-/// Of `OpenPMIx 4.2.2 (PMIx Standard: 4.1, ...)` or `3.2.3, repo rev: ...`.
+/// The major version in a text like `OpenPMIx 4.2.2 (PMIx Standard: 4.1, ...)` or `3.2.3, repo rev: ...`.
 fn major(version: &str) -> Option<u32> {
     let start = version.find(|c: char| c.is_ascii_digit())?;
     let digits = version[start..]
@@ -424,7 +422,7 @@ fn major(version: &str) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// As the library makes them.
+    /// Makes a value as the library does.
     fn value(ty: u16, data: Data) -> *mut Value {
         // SAFETY: malloc is asked for room for one value, which is written before it is read.
         unsafe {
@@ -436,7 +434,7 @@ mod tests {
     }
 
     fn of_malloc(bytes: &[u8]) -> *mut c_char {
-        // SAFETY: the room is as long as what is copied there.
+        // SAFETY: the room is as long as the bytes that are copied to it.
         unsafe {
             let room = libc::malloc(bytes.len().max(1)).cast::<u8>();
             assert!(!room.is_null());
@@ -473,7 +471,7 @@ mod tests {
             (39, whole, Published::Other(39)),
         ];
         for (ty, data, found) in values {
-            // SAFETY: the value is made as the library would, and used here alone.
+            // SAFETY: the value is made as by the library, and used only here.
             assert_eq!(unsafe { take(value(ty, data)) }, found);
         }
     }

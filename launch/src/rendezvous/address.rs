@@ -16,7 +16,7 @@ enum Kind {
     Named { host: String, port: u16 },
 }
 
-/// The longest name that there can be.
+/// The longest possible name of a host.
 const LONGEST_NAME: usize = 253;
 
 impl Address {
@@ -88,8 +88,8 @@ impl Address {
         }
     }
 
-    /// Rank 0's part. The name of a host may lead to a forwarding address, or mean something else on the host itself.
-    /// So with a name rank 0 listens at all of its addresses.
+    /// Rank 0's part. The name of a host may resolve to a forwarding address, or to something else on the host itself.
+    /// So with a name, rank 0 listens at all of its own addresses.
     pub(super) fn listen(&self) -> Result<Vec<TcpListener>, RendezvousError> {
         let everywhere = matches!(self.0, Kind::Named { .. }) && !self.is_local();
         let places = match everywhere {
@@ -108,9 +108,9 @@ impl Address {
         for place in places {
             match TcpListener::bind(place) {
                 Ok(listener) => listeners.push(listener),
-                // A host need not have both families.
+                // A host need not support both families.
                 Err(error) if is_not_here(&error) => refused = Some(error),
-                // The first one serves both families, unless the system was told otherwise.
+                // The first listener serves both families, unless the system was configured otherwise.
                 Err(error)
                     if everywhere
                         && !listeners.is_empty()

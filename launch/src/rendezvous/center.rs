@@ -1,5 +1,5 @@
-//! Rank 0: all other ranks connect to it, and everything that ranks tell each other goes through it. It is one thread
-//! in a loop that sleeps until a socket is ready.
+//! Rank 0: all other ranks connect to it, and all messages between ranks go through it. It is one thread in a loop that
+//! sleeps until a socket is ready.
 
 use std::time::{Duration, Instant};
 
@@ -16,17 +16,17 @@ use crate::sys;
 /// How long rank 0 takes to tell the others why the start failed.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// The most bytes of a block: more than a rank passes when a job starts.
+/// The most bytes of a block: more than any rank passes when a job starts.
 const BLOCK: usize = 1 << 20;
 
 /// The other ranks, each connected to this one.
 pub(super) struct Center {
     size: u32,
-    /// How long ranks are waited for. `None`: for ever.
+    /// How long to wait for ranks. `None`: forever.
     limit: Option<Duration>,
     newcomers: Newcomers,
     register: Register,
-    /// In the order in which ranks came. A rank that is refused is here, too, so that it is told why.
+    /// In the order in which ranks came. A refused rank is here too, so that it learns why.
     lines: Vec<(u32, Line)>,
 }
 
@@ -75,7 +75,7 @@ impl Center {
                 ));
             }
             self.turn([deadline, remind_at].into_iter().flatten().min())?;
-            // Ranks that have come send nothing yet.
+            // Ranks that have come must not send anything yet.
             if let Some((rank, _)) = self.heard(SHORT)?.first() {
                 return Err(Fault::garbled(*rank).into());
             }
@@ -93,7 +93,7 @@ impl Center {
                 let block = &mut blocks[rank as usize];
                 let theirs = match message {
                     Message::Block(theirs) if block.is_none() => theirs,
-                    // A rank may send nothing else before it is answered.
+                    // A rank must not send anything else before it has an answer.
                     _ => return Err(Fault::garbled(rank).into()),
                 };
                 if theirs.len() != mine.len() {
@@ -112,7 +112,7 @@ impl Center {
         }
     }
 
-    /// Sends this to all ranks at the same time, and waits until it is sent.
+    /// Sends a message to all ranks at the same time, and waits until it is sent.
     fn say(&mut self, message: &Message) -> Result<(), RendezvousError> {
         let deadline = self.deadline();
         self.lines
@@ -162,7 +162,7 @@ impl Center {
             }
         }
         let mut taken = Ok(());
-        // Take all of them even if one is wrong, so that all are told.
+        // Process all of them even if one is wrong, so that all learn the result.
         for arrival in self.newcomers.hear()? {
             taken = taken.and(self.take(arrival));
         }
@@ -209,7 +209,7 @@ impl Center {
         step(self).inspect_err(|error| self.give_up(error))
     }
 
-    /// Tells all connected ranks why the start failed, and waits a moment until they have read it. If rank 0 closed a
+    /// Tells all connected ranks why the start failed, and waits briefly until they have read it. If rank 0 closed a
     /// connection with unread data, the kernel would discard what was sent.
     fn give_up(&mut self, error: &RendezvousError) {
         self.newcomers.close();

@@ -1,8 +1,8 @@
-//! Messages between ranks that have met. Nobody without their keys can change, add, drop, repeat or reorder a message
-//! without being noticed.
+//! Messages between ranks that have met. Without their keys, nobody can change, add, drop, repeat or reorder a message
+//! unnoticed.
 //!
-//! A message is a kind, the length of its body, the body, and a tag over its number and all of that. This file uses no
-//! sockets.
+//! A message is a kind, the length of its body, the body, and a tag over all of these and the message's number. This
+//! file uses no sockets.
 
 use super::fault::{self, Fault};
 use super::secret::{Secret, TAG};
@@ -10,7 +10,7 @@ use super::secret::{Secret, TAG};
 const HEADER: usize = 5;
 const PURPOSE: &str = "message";
 
-/// What ranks that have met send.
+/// A message between ranks that have met.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Message {
     /// All ranks have come.
@@ -21,7 +21,7 @@ pub(super) enum Message {
     Fault(Fault),
 }
 
-/// The most bytes of a message that is no block.
+/// The most bytes of a message that is not a block.
 pub(super) const SHORT: usize = fault::LONGEST;
 
 impl Message {
@@ -43,7 +43,7 @@ impl Message {
     }
 }
 
-/// What was received is not what the other end sent, or is no message.
+/// The received bytes are not what the other end sent, or not a message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Broken;
 
@@ -61,7 +61,7 @@ struct Direction {
 }
 
 impl Channel {
-    /// `ours` is the key for what this end sends.
+    /// `ours` is the key for messages that this end sends.
     pub(super) fn new(ours: Secret, theirs: Secret) -> Self {
         let direction = |key| Direction { key, count: 0 };
         Self {
@@ -85,7 +85,7 @@ impl Channel {
         bytes
     }
 
-    /// How many received bytes are no message yet, or none that was asked for.
+    /// How many received bytes are not yet a complete message, or a message that nobody has asked for.
     pub(super) fn held(&self) -> usize {
         self.received.len()
     }
@@ -95,8 +95,8 @@ impl Channel {
         self.received.extend_from_slice(bytes);
     }
 
-    /// The next message, if all of it was received. A body longer than `longest` is refused as soon as its header is
-    /// there.
+    /// The next message, if all of it was received. A body longer than `longest` is refused as soon as its header has
+    /// arrived.
     pub(super) fn next(&mut self, longest: usize) -> Result<Option<Message>, Broken> {
         let Some(&[kind, ref len @ ..]) = self.received.first_chunk::<HEADER>() else {
             return Ok(None);
@@ -164,7 +164,7 @@ mod tests {
             changed[bit / 8] ^= 1 << (bit % 8);
             let mut theirs = pair().1;
             theirs.push(&changed);
-            // A longer one is not there yet.
+            // A longer message is incomplete.
             assert!(!matches!(theirs.next(SHORT), Ok(Some(_))), "bit {bit}");
         }
     }

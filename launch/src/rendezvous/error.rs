@@ -13,12 +13,12 @@ pub enum RendezvousError {
     /// A system call failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was being done.
+        /// What the rank was doing.
         what: String,
         /// The system's answer.
         source: io::Error,
     },
-    /// Somebody else listens where rank 0 should.
+    /// Another process listens at rank 0's address.
     #[error(
         "rank 0 cannot listen at {address}, since another process does: another job, or a rank 0 of \
          this one; choose another port for TRANSOM_RENDEZVOUS"
@@ -27,7 +27,7 @@ pub enum RendezvousError {
         /// What the environment says.
         address: Address,
     },
-    /// Rank 0 runs on another host than the others look for it on.
+    /// Rank 0 runs on a different host from the one where the others look for it.
     #[error(
         "rank 0 cannot listen at {address}, which is no address of its host; start rank 0 on the host \
          that TRANSOM_RENDEZVOUS names, or name the one that it runs on"
@@ -36,7 +36,7 @@ pub enum RendezvousError {
         /// What the environment says.
         address: Address,
     },
-    /// Rank 0 is not there.
+    /// No process listens at rank 0's address.
     #[error(
         "rank 0 was not met at {address} for {waited:.0?} (TRANSOM_START_TIMEOUT): {last}; it has not \
          started there, or its job began without this process, or the network keeps it away"
@@ -44,18 +44,18 @@ pub enum RendezvousError {
     NoAnswer {
         /// What the environment says.
         address: Address,
-        /// How long it was looked for.
+        /// How long this rank tried.
         waited: Duration,
-        /// How the last try ended.
+        /// How the last attempt ended.
         last: String,
     },
-    /// Somebody else listens there, and speaks something else.
+    /// Another process listens there, and speaks another protocol.
     #[error(
         "what listens at {address} is no rank 0 of a transom job: it answers {begins:?}; \
          TRANSOM_RENDEZVOUS names a port that another program has"
     )]
     Stranger {
-        /// Where exactly.
+        /// The address that answered.
         address: String,
         /// How its answer begins.
         begins: String,
@@ -66,7 +66,7 @@ pub enum RendezvousError {
          build all ranks with one version of transom"
     )]
     Version {
-        /// Where exactly.
+        /// The address that answered.
         address: String,
         /// This rank's.
         ours: u8,
@@ -79,7 +79,7 @@ pub enum RendezvousError {
          the same"
     )]
     WrongSecret {
-        /// Where exactly.
+        /// The address that answered.
         address: String,
     },
     /// Rank 0 closed its connection.
@@ -88,26 +88,26 @@ pub enum RendezvousError {
         /// What this rank waited for.
         during: &'static str,
     },
-    /// What came in rank 0's name is not what it sent, or makes no sense.
+    /// A message in rank 0's name was changed on the way, or is meaningless.
     #[error("what came from rank 0 was changed on the way, or is of another version of transom")]
     HostGarbled,
-    /// Rank 0 is connected, and says nothing.
+    /// Rank 0 is connected, but sends nothing.
     #[error("rank 0 said nothing for {limit:.0?} ({during}); TRANSOM_START_TIMEOUT sets the limit")]
     HostSilent {
         /// What this rank waited for.
         during: &'static str,
-        /// How long.
+        /// How long this rank waited.
         limit: Duration,
     },
-    /// More than fits a message.
+    /// The blocks of an allgather do not fit a message.
     #[error("an allgather of {len} bytes of each of {size} ranks does not fit a message of 4 GiB")]
     TooLong {
-        /// Of each rank.
+        /// The length of a block.
         len: usize,
-        /// How many ranks.
+        /// The number of ranks.
         size: u32,
     },
-    /// Ranks that met do not become a job.
+    /// The ranks that met cannot become a job.
     #[error(transparent)]
     Fault(#[from] Fault),
 }

@@ -1,17 +1,17 @@
-//! Why a start over TCP failed, as rank 0 tells it to all ranks that have proven themselves.
+//! Why a start over TCP failed. Rank 0 sends this to all ranks that have proved that they know the secret.
 
 use rdma_sys_shim::beginning;
 
-/// Why ranks that met at a rendezvous do not become a job, and which of them is at fault.
+/// Why ranks that met at a rendezvous cannot become a job, and which of them is at fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 #[non_exhaustive]
 pub struct Fault {
-    /// What is wrong, and with which ranks.
+    /// The fault, and the ranks at fault.
     pub why: String,
 }
 
-/// The most bytes that are sent: enough for any fault that does not list very many ranks.
+/// The most bytes of a fault: enough unless it lists very many ranks.
 pub(super) const LONGEST: usize = 1 << 14;
 
 impl Fault {
@@ -25,7 +25,7 @@ impl Fault {
         ))
     }
 
-    /// What came in a rank's name is not what it sent, or makes no sense.
+    /// A message in a rank's name was changed on the way, or is meaningless.
     pub(super) fn garbled(rank: u32) -> Self {
         Self::new(format!(
             "what came from rank {rank} was changed on the way, or is of another version of transom"

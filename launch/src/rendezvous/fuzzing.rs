@@ -8,7 +8,7 @@ use super::fault::Fault;
 use super::handshake::{Claim, Host, HostStep, greet};
 use super::secret::Secret;
 
-/// What a process sends to rank 0 before it is known, however it comes in.
+/// What an unknown process sends to rank 0, in whatever pieces it arrives.
 pub fn rendezvous_guest(bytes: &[u8]) {
     let mut host = Host::new(Secret::new("secret"), &[1; 32]);
     let mut rest = bytes;
@@ -29,7 +29,7 @@ pub fn rendezvous_guest(bytes: &[u8]) {
     }
 }
 
-/// Says these bytes, a few at a time, and hears nothing.
+/// Sends these bytes, a few at a time, and reads nothing.
 struct Stranger<'a> {
     says: &'a [u8],
     said: usize,
@@ -54,7 +54,7 @@ impl Write for Stranger<'_> {
     }
 }
 
-/// What somebody sends to a rank that looks for rank 0.
+/// What a process sends to a rank that looks for rank 0.
 pub fn rendezvous_host(bytes: &[u8]) {
     let claim = Claim { rank: 1, size: 2 };
     let mut stranger = Stranger {
@@ -66,7 +66,7 @@ pub fn rendezvous_host(bytes: &[u8]) {
     assert!(stranger.said <= 48 + 33, "read {} bytes", stranger.said);
 }
 
-/// Messages of nobody who has the keys, and what one says of a fault.
+/// Messages from a sender without the keys, and the text of a fault.
 pub fn rendezvous_messages(bytes: &[u8]) {
     let key = |name: &str| Secret::new(name);
     let mut channel = Channel::new(key("ours"), key("theirs"));

@@ -1,8 +1,8 @@
 //! How two ranks prove to each other that they know the job's secret, without sending it.
 //!
-//! The guest is any rank but 0, and the host is rank 0. The guest sends its rank and a nonce, and the host sends another
-//! nonce. The guest proves first that it knows the secret, by a tag over both messages; then the host does. So a stranger
-//! who connects to the host gets nothing to test guesses of the secret with.
+//! The guest is any rank but 0, and the host is rank 0. The guest sends its rank and a nonce, and the host sends
+//! another nonce. Then the guest proves by a tag over both messages that it knows the secret, and after it the host
+//! does the same. So a stranger who connects to the host gets nothing with which to test guesses of the secret.
 //!
 //! ```text
 //! guest: MAGIC rank size nonce
@@ -11,15 +11,15 @@
 //! host:  1 tag, or 0 and zeros: another secret
 //! ```
 //!
-//! All messages have fixed lengths, and neither side keeps more of the other than that. This file uses no sockets: the
-//! guest reads and writes any stream, and the host is given bytes as they come.
+//! All messages have fixed lengths, and neither side stores more than them of the other. This file uses no sockets: the
+//! guest reads and writes any stream, and the host is given bytes as they arrive.
 
 use std::io::{self, Read, Write};
 
 use super::channel::Channel;
 use super::secret::{Secret, TAG};
 
-/// The last byte counts versions of the protocol, of which no two speak to each other.
+/// The last byte is the version of the protocol. Sides with different versions refuse each other.
 pub(super) const MAGIC: [u8; 16] = *b"transom meeting\x02";
 const UNVERSIONED: usize = MAGIC.len() - 1;
 
@@ -37,19 +37,20 @@ const OTHER_SECRET: u8 = 0;
 const GUEST: &str = "guest";
 const HOST: &str = "host";
 
-/// Who a process says it is.
+/// A process's claim of who it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Claim {
     pub(super) rank: u32,
     pub(super) size: u32,
 }
 
-/// The keys for what is sent to rank 0, and for what it sends, of what both sides have sent before one proves anything.
+/// The key for messages to rank 0 and the key for messages from it, made from all that both sides sent before any
+/// proof.
 fn keys(secret: &Secret, said: &[u8]) -> [Secret; 2] {
     ["to rank 0", "from rank 0"].map(|purpose| Secret::new(secret.tag(purpose, &[said])))
 }
 
-/// Why the other end is refused.
+/// Why a side refuses the other.
 #[derive(Debug)]
 pub(super) enum Refused {
     /// It speaks another protocol. These are its first bytes.
@@ -123,19 +124,19 @@ pub(super) struct Host {
     secret: Secret,
     challenge: [u8; CHALLENGE],
     received: Vec<u8>,
-    /// The guest's first message, when it has come.
+    /// The guest's first message, once it has arrived.
     hello: Option<[u8; HELLO]>,
 }
 
 /// What the host does next.
 pub(super) enum HostStep {
-    /// Receives more.
+    /// Receive more.
     Receive,
-    /// Sends this, and receives more.
+    /// Send this, and receive more.
     Send([u8; CHALLENGE]),
-    /// Sends this: the guest knows the secret, and makes this claim.
+    /// Send this: the guest knows the secret, and makes this claim.
     Admit(Vec<u8>, Claim, Channel),
-    /// Sends this, and closes the connection. A guest with another secret has made this claim.
+    /// Send this, and close the connection. A guest with another secret has made this claim.
     Refuse(Vec<u8>, Refused, Option<Claim>),
 }
 
@@ -158,13 +159,13 @@ impl Host {
         expected - self.received.len()
     }
 
-    /// At most as many bytes as it [wants](Self::wants).
+    /// Takes at most as many bytes as it [wants](Self::wants).
     pub(super) fn receive(&mut self, bytes: &[u8]) -> HostStep {
         self.received.extend_from_slice(bytes);
         let Some(hello) = &self.hello else {
             if let Err(refused) = check_magic(&self.received) {
                 let answer = match refused {
-                    // From this the guest sees that the versions differ.
+                    // This shows the guest that the versions differ.
                     Refused::Version(_) => self.challenge.to_vec(),
                     _ => Vec::new(),
                 };
@@ -208,13 +209,13 @@ mod tests {
 
     const CLAIM: Claim = Claim { rank: 3, size: 7 };
 
-    /// What the guest reads comes from the host, byte by byte, as soon as it has written enough.
+    /// Connects the two sides: after the guest has written enough, it can read the host's answer, byte by byte.
     struct Between {
         host: Host,
         to_guest: Vec<u8>,
         /// How the host's part ended.
         ended: Option<HostStep>,
-        /// Changes what the host gets to see.
+        /// Changes the bytes that the host receives.
         tamper: fn(&mut [u8]),
     }
 
@@ -294,7 +295,7 @@ mod tests {
         };
     }
 
-    /// Says what it is told to, whatever it hears.
+    /// Sends given bytes, whatever it receives.
     struct Listener<'a>(&'a [u8]);
 
     impl Read for Listener<'_> {
@@ -313,7 +314,7 @@ mod tests {
         }
     }
 
-    /// A listener that has the port, and not the secret.
+    /// A listener that has the port but not the secret.
     #[test]
     fn a_guest_believes_no_host_without_the_secret() {
         let says = [&MAGIC[..], &[9; 32], &[WELCOME], &[7; TAG]].concat();
@@ -321,7 +322,7 @@ mod tests {
         assert!(matches!(told, Some(Refused::Secret)), "{told:?}");
     }
 
-    /// What a guest proved of itself is worth nothing under another name, or another time.
+    /// A guest's proof is worth nothing for another name, or at another time.
     #[test]
     fn a_proof_is_of_one_rank_and_one_meeting() {
         let tampers: [fn(&mut [u8]); 3] = [
@@ -349,7 +350,7 @@ mod tests {
                 panic!("not refused")
             };
         }
-        // As of an earlier meeting, in which the host said something else.
+        // From an earlier meeting, in which the host's nonce was another.
         let mut between = Between::new("secret");
         let (mut hello, mut proof) = (Vec::new(), Vec::new());
         let mut guest = Recorder(&mut between, &mut hello, &mut proof);
@@ -362,7 +363,7 @@ mod tests {
         ));
     }
 
-    /// Keeps what a guest says.
+    /// Records what a guest sends.
     struct Recorder<'a>(&'a mut Between, &'a mut Vec<u8>, &'a mut Vec<u8>);
 
     impl Read for Recorder<'_> {
@@ -412,7 +413,7 @@ mod tests {
             panic!("not refused")
         };
         assert_eq!(version, VERSION + 1);
-        // It sees this host's version.
+        // The guest sees this host's version.
         assert_eq!(answer[..16], MAGIC);
         let refused = greets(&mut Listener(&later), "").err();
         assert!(matches!(refused, Some(Refused::Version(version)) if version == VERSION + 1));

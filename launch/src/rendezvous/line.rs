@@ -1,4 +1,4 @@
-//! Rank 0's connection to a rank that has proven itself: a non-blocking socket, and the channel over it.
+//! Rank 0's connection to a rank that has proved who it is: a non-blocking socket, and the channel over it.
 
 use std::io::Read as _;
 use std::net::{Shutdown, TcpStream};
@@ -7,9 +7,9 @@ use std::os::fd::AsRawFd as _;
 use super::channel::{Broken, Channel, Message};
 use crate::sys::{self, Unsent};
 
-/// The most bytes received at a time, so that no connection keeps the others waiting.
+/// The most bytes received at a time, so that no connection delays the others.
 const PIECE: usize = 1 << 14;
-/// A rank that has sent more than this without being asked is cut off. Those of this library send one block of at most 1 MiB.
+/// A rank that sends more than this unasked is disconnected. Ranks of this library send one block of at most 1 MiB.
 const MOST_UNASKED: usize = 8 << 20;
 
 pub(super) struct Line {
@@ -33,7 +33,7 @@ impl Line {
         line
     }
 
-    /// Sends a message, as far as the socket has room; the rest follows in [`Line::exchange`].
+    /// Sends as much of a message as the socket has room for. [`Line::exchange`] sends the rest.
     pub(super) fn say(&mut self, message: &Message) {
         let sealed = self.channel.seal(message);
         self.unsent.push(&sealed);
@@ -54,13 +54,13 @@ impl Line {
         let out = if self.has_unsent() { libc::POLLOUT } else { 0 };
         match self.is_open {
             true => sys::interest(self.stream.as_raw_fd(), libc::POLLIN | out),
-            // The kernel passes over negative numbers.
+            // The kernel ignores negative descriptors.
             false => sys::interest(-1, 0),
         }
     }
 
-    /// Sends what there is room for. What cannot be sent any more is dropped: the receiving side finds that the other
-    /// end is gone, after what it sent before.
+    /// Sends as much as there is room for. Drops what can no longer be sent: the receiving side finds that the other
+    /// end is gone, after the data that it sent before.
     fn send(&mut self) {
         if let Err(error) = self.unsent.write_to(&mut self.stream) {
             tracing::debug!(%error, "a rank of the rendezvous takes nothing more");
@@ -68,7 +68,7 @@ impl Line {
         }
     }
 
-    /// Sends what there is room for, and receives at most one piece of what is there.
+    /// Sends as much as there is room for, and receives at most one piece of what has arrived.
     pub(super) fn exchange(&mut self) {
         self.send();
         let mut piece = [0; PIECE];

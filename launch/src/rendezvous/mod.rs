@@ -4,7 +4,7 @@
 //! Ranks prove to each other that they know the job's secret (`handshake`). After that nobody else can change what
 //! they send (`channel`), but whoever sees their packets can read it. `register` records which ranks have come. These
 //! three do not use sockets. `center` is rank 0, and `spoke` is any other rank. `newcomers` are connections to rank 0
-//! that have not proven themselves yet; after that, a connection is a `line`.
+//! that have not proved yet that they know the secret. After the proof, a connection is a `line`.
 //!
 //! In each allgather a rank sends one block, and rank 0 answers when it has the blocks of all ranks. If the start
 //! fails, rank 0 tells all ranks that have come why (`fault`).
@@ -44,7 +44,7 @@ const GRACE: Duration = Duration::from_secs(30);
 /// The largest number of ranks that can meet: rank 0 needs a descriptor for each.
 pub(crate) const MAX_RANKS: u32 = 65_536;
 
-/// Which rank this is, and where it meets the others.
+/// This rank's number, and where it meets the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     pub(crate) rank: u32,
@@ -66,12 +66,11 @@ enum Way {
 }
 
 impl Rendezvous {
-    /// Collective. Returns when all ranks have come. `limit` is how long to wait for ranks, here and in each
-    /// allgather; `None` is for ever.
+    /// Collective. Returns when all ranks have come. `limit` is how long to wait for ranks, here and in each allgather;
+    /// `None` is forever.
     ///
     /// # Errors
-    /// Ranks never came, or do not belong together; rank 0 cannot listen at the address, or cannot be
-    /// reached there.
+    /// Ranks never came, or do not belong together; or rank 0 cannot listen at the address, or cannot be reached there.
     pub fn meet(member: &Member, limit: Option<Duration>) -> Result<Self, RendezvousError> {
         let way = match member.rank {
             0 => Way::Center(Center::meet(member, limit)?),
@@ -97,9 +96,9 @@ impl Rendezvous {
     }
 }
 
-// SAFETY: rank 0 takes one block of each rank for each call, from the connection on which that rank proved who it is,
-// and sends all of them in the order of ranks. Messages of a connection are numbered and authenticated, so that none is
-// lost, repeated or changed. A rank twice, or another size, ends the start for all.
+// SAFETY: for each call rank 0 takes one block of each rank, from the connection on which that rank proved who it is,
+// and sends all blocks in the order of ranks. Messages of a connection are numbered and authenticated, so none is lost,
+// repeated or changed. If a rank comes twice, or with another size, the start ends for all ranks.
 unsafe impl Allgather for Rendezvous {
     fn rank(&self) -> u32 {
         self.rank

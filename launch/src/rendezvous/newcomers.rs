@@ -1,6 +1,6 @@
-//! Connections to rank 0 that have not proven yet that they are ranks. Each may send a few bytes, for a short time.
-//! Their number is limited: the oldest is closed when one more comes. If this closes the connection of a rank, the
-//! rank connects again.
+//! Connections to rank 0 that have not proved yet that they are ranks. Each may send a few bytes, for a short time.
+//! Their number is limited: if there are too many, the oldest is closed. A rank whose connection is closed connects
+//! again.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -14,10 +14,10 @@ use super::line::Line;
 use super::secret::Secret;
 use crate::sys;
 
-/// The time from the connection to the proof; a rank does nothing else meanwhile.
+/// How long a connection may take to prove who it is. A rank does nothing else during this time.
 const HANDSHAKE: Duration = Duration::from_secs(20);
 
-/// The most newcomers: more than the ranks that connect within the time of one handshake on a slow machine.
+/// The most newcomers: more than the ranks that connect during one handshake on a slow machine.
 pub(super) const MOST: usize = 512;
 
 struct Newcomer {
@@ -31,13 +31,13 @@ struct Newcomer {
 pub(super) enum Arrival {
     /// It knows the secret, and says that it is this rank.
     Rank(Claim, SocketAddr, Line),
-    /// It says that it is this rank, and has another secret.
+    /// It says that it is this rank, but has another secret.
     OtherSecret(Claim, SocketAddr),
 }
 
 /// The state of a newcomer after reading from it.
 enum Heard {
-    /// More has to come.
+    /// More data has to arrive.
     Waiting(Newcomer),
     Gone,
     Arrived(Arrival),
@@ -79,14 +79,14 @@ impl Newcomer {
         }
     }
 
-    /// Sends something for which any new socket has room.
+    /// Sends bytes for which any new socket has room. Returns whether that succeeded.
     fn takes(&mut self, bytes: &[u8]) -> bool {
         matches!(self.stream.write(bytes), Ok(len) if len == bytes.len())
     }
 }
 
 pub(super) struct Newcomers {
-    /// They are non-blocking.
+    /// The listeners are non-blocking.
     listeners: Vec<TcpListener>,
     secret: Secret,
     /// The most newcomers.
@@ -118,7 +118,7 @@ impl Newcomers {
         self.all.clear();
     }
 
-    /// When the time of the oldest is over.
+    /// The deadline of the oldest newcomer.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.all.front().map(|first| first.until)
     }
@@ -132,7 +132,7 @@ impl Newcomers {
             .map(|fd| sys::interest(fd, libc::POLLIN))
     }
 
-    /// Accepts connections, a few at a time, and reads from each newcomer. Those whose time is over are closed.
+    /// Accepts connections, a few at a time, and reads from each newcomer. Closes newcomers whose time is over.
     pub(super) fn hear(&mut self) -> Result<Vec<Arrival>, RendezvousError> {
         for number in 0..self.listeners.len() {
             for _ in 0..64 {
@@ -147,7 +147,7 @@ impl Newcomers {
                             return Err(RendezvousError::io(what)(error));
                         }
                     }
-                    // Such as a connection that is closed already.
+                    // For example, the connection is already closed.
                     Err(_) => {}
                 }
             }
@@ -207,7 +207,7 @@ mod tests {
         )
     }
 
-    /// Silent ones, each of which ends a read once it has gone.
+    /// Connects a newcomer that sends nothing. Once it has closed, a read from it ends.
     fn silent(place: SocketAddr, newcomers: &mut Newcomers) -> TcpStream {
         let stream = TcpStream::connect(place).unwrap();
         assert!(newcomers.hear().unwrap().is_empty());

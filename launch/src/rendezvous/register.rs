@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use super::fault::Fault;
 use super::handshake::Claim;
 
-/// The most processes with a wrong secret that are reported; more are likely to be an attack.
+/// The most processes with a wrong secret that are reported. If there are more, it is probably an attack.
 const MOST_SUSPECTS: usize = 8;
 
 /// Kept by rank 0.
@@ -15,7 +15,7 @@ pub(super) struct Register {
     /// The address of each rank that has come. Rank 0 has none.
     places: Vec<Option<SocketAddr>>,
     missing: usize,
-    /// By rank: a process that claimed to be it, and had another secret.
+    /// For each rank, a process that claimed to be it but had another secret.
     suspects: BTreeMap<u32, SocketAddr>,
 }
 
@@ -32,7 +32,7 @@ impl Register {
         self.places.len() as u32
     }
 
-    /// Takes a process that knows the secret. If its claim is wrong, the job is at fault, and no stranger.
+    /// Admits a process that knows the secret. So a wrong claim is a fault of the job, and not of a stranger.
     pub(super) fn admit(&mut self, claim: Claim, place: SocketAddr) -> Result<(), Fault> {
         let (Claim { rank, size }, ours) = (claim, self.size());
         if size != ours {
@@ -63,7 +63,7 @@ impl Register {
         Ok(())
     }
 
-    /// Notes a process with another secret: a rank with a wrong one, or anybody. Returns whether to report it.
+    /// Records a process with another secret: a rank with a wrong secret, or a stranger. Returns whether to report it.
     pub(super) fn suspect(&mut self, claim: Claim, place: SocketAddr) -> bool {
         let is_full = self.suspects.len() >= MOST_SUSPECTS;
         let may_be = self.places.get(claim.rank as usize) == Some(&None);

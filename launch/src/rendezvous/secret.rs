@@ -1,4 +1,4 @@
-//! The secret of a job, and the tags that are made with it.
+//! The secret of a job, and the tags made with it.
 
 use std::fmt;
 
@@ -7,8 +7,8 @@ use sha2::Sha256;
 
 pub(super) const TAG: usize = 32;
 
-/// The job's secret, which only its ranks know. Nothing that leaves the process allows to compute it, but a short one
-/// could be guessed.
+/// The job's secret, which only its ranks know. It cannot be computed from anything that leaves the process, but a
+/// short secret could be guessed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Vec<u8>);
 
@@ -17,12 +17,12 @@ impl Secret {
         Self(bytes.into())
     }
 
-    /// The secret of a job that has none: everybody knows it.
+    /// The secret of a job without one: it is public.
     pub(crate) fn none() -> Self {
         Self(Vec::new())
     }
 
-    /// The zero after the purpose keeps purposes apart of which one begins with the other.
+    /// The zero byte after the purpose separates two purposes if one is a prefix of the other.
     fn mac(&self, purpose: &str, parts: &[&[u8]]) -> Hmac<Sha256> {
         let mac = Hmac::new_from_slice(&self.0).expect("HMAC takes keys of any length");
         let parts = [purpose.as_bytes(), &[0]]
@@ -31,12 +31,12 @@ impl Secret {
         parts.fold(mac, |mac: Hmac<Sha256>, part| mac.chain_update(part))
     }
 
-    /// A tag over `parts` that nobody can compute without the secret. A tag for one purpose is useless for another.
+    /// A tag over `parts` that cannot be computed without the secret. A tag for one purpose is useless for another.
     pub(crate) fn tag(&self, purpose: &str, parts: &[&[u8]]) -> [u8; TAG] {
         self.mac(purpose, parts).finalize().into_bytes().into()
     }
 
-    /// Takes the same time whether or not the tag is right.
+    /// Takes the same time whether the tag is right or not.
     pub(super) fn is_tag(&self, tag: &[u8], purpose: &str, parts: &[&[u8]]) -> bool {
         self.mac(purpose, parts).verify_slice(tag).is_ok()
     }

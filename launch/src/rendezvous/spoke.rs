@@ -1,4 +1,4 @@
-//! A rank other than 0: it tries to connect until rank 0 is there, and then talks to rank 0 only.
+//! A rank other than 0: it tries to connect until rank 0 answers, and then talks only to rank 0.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,7 +11,7 @@ use super::handshake::{Claim, Refused, VERSION, greet};
 use super::{GRACE, Member, REMIND_AFTER};
 use crate::sys;
 
-/// How long to try one address, and how long to wait for its answer, before all addresses are tried again.
+/// How long to try one address, and how long to wait for its answer, before trying all addresses again.
 const CONNECT: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(30);
 
@@ -25,7 +25,7 @@ pub(super) struct Spoke {
     limit: Option<Duration>,
 }
 
-/// How a try to meet rank 0 failed.
+/// How an attempt to meet rank 0 failed.
 enum Failure {
     /// Rank 0 may still come.
     Passing(String),
@@ -38,7 +38,7 @@ impl From<RendezvousError> for Failure {
     }
 }
 
-/// A stream that is read from until the deadline.
+/// A stream that is read until the deadline.
 struct Until<'a> {
     stream: &'a TcpStream,
     deadline: Option<Instant>,
@@ -95,12 +95,13 @@ impl Spoke {
         }
     }
 
-    /// How long to wait for rank 0: a little longer than rank 0 waits, since only it knows which ranks are missing.
+    /// How long to wait for rank 0: a little longer than rank 0 waits, because only rank 0 knows which ranks are
+    /// missing.
     fn patience(&self) -> Option<Duration> {
         self.limit.map(|limit| limit.saturating_add(GRACE))
     }
 
-    /// Does not fail: [`Spoke::hear`] finds that rank 0 is gone, after what it sent before.
+    /// Does not fail: [`Spoke::hear`] finds out that rank 0 is gone, after it has read what rank 0 sent before.
     pub(super) fn say(&mut self, message: &Message) {
         let sealed = self.channel.seal(message);
         let said = (self.stream.set_write_timeout(self.patience()))
@@ -115,7 +116,7 @@ impl Spoke {
         self.stream.write_all(bytes).unwrap();
     }
 
-    /// Waits for the next message. `during` says in errors what was waited for.
+    /// Waits for the next message. `during` says in errors what the rank waited for.
     pub(super) fn hear(
         &mut self,
         longest: usize,
@@ -146,7 +147,7 @@ impl Spoke {
         }
     }
 
-    /// Tries until rank 0 is there and has accepted this rank.
+    /// Tries until rank 0 has accepted this rank.
     pub(super) fn find(member: &Member, limit: Option<Duration>) -> Result<Self, RendezvousError> {
         let begun = Instant::now();
         let deadline = limit.map(|limit| begun + limit);
@@ -194,7 +195,7 @@ fn unexpected(message: Message) -> RendezvousError {
     }
 }
 
-/// Tries each address once. `within` cuts a time to what is left until the deadline.
+/// Tries each address once. `within` limits a time to what is left until the deadline.
 fn try_once(
     member: &Member,
     within: impl Fn(Duration) -> Duration,
@@ -223,7 +224,8 @@ fn meet_at(
     let limit = within(CONNECT).max(Duration::from_millis(1));
     let stream = TcpStream::connect_timeout(&place, limit)
         .map_err(|error| Failure::Passing(format!("{place}: {error}")))?;
-    // If nobody listens yet, the kernel may give a connection to this host that very port, and connect it to itself.
+    // If no process listens yet, the kernel may give a connection to this host that same port, and connect it to
+    // itself.
     if stream.local_addr().is_ok_and(|own| own == place) {
         return Err(Failure::Passing(format!("{place}: nobody listens")));
     }

@@ -1,8 +1,7 @@
 //! What the environment says about who started this process.
 //!
-//! A process of a larger job that cannot reach the others must not become a job of its own: N jobs of one
-//! would each report success. So it is an error if the environment has variables of a launcher that this
-//! crate cannot use.
+//! A process of a larger job that cannot reach the other ranks must not become a job of one rank: each of these jobs
+//! would report success. So it is an error if the environment has variables of a launcher that this crate cannot use.
 //!
 //! More specific variables count first: a launcher's connection (`PMI_FD`), then Transom's own variables,
 //! then torchrun, which a launcher may start once on each node, then the rest.
@@ -20,11 +19,11 @@ const COUNT_FROM_ZERO: &str = "number the ranks of the job from 0 to one less th
 /// Who started this process.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Starter {
-    /// Nobody, or somebody who has started no other rank.
+    /// No launcher, or one that has started no other rank.
     Alone,
     Pmi(Launcher),
     Rendezvous(Member),
-    /// A launcher that offers PMIx, and not PMI-1.
+    /// A launcher that offers PMIx but not PMI-1.
     Pmix,
 }
 
@@ -49,8 +48,8 @@ const LAUNCHERS: [[&str; 2]; 5] = [
     ["JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"],
 ];
 
-/// SLURM_PROCID, like SLURM_NTASKS, is also set in a batch script, where a job of one rank is right. So it alone does
-/// not count.
+/// SLURM_PROCID and SLURM_NTASKS are also set in a batch script, which may be a job of one rank. So they do not count
+/// alone.
 const SLURM: [&str; 2] = ["SLURM_PROCID", "SLURM_STEP_NUM_TASKS"];
 
 const SAY_WHO: &str = "start the job with `transom run`, `mpiexec.hydra`, Open MPI's `mpirun`, `srun --mpi=pmi2` \
@@ -68,7 +67,7 @@ pub(super) fn detect(
     match pmi::detect(&variable) {
         Ok(Some(launcher)) => return environment.under(launcher),
         Ok(None) => {}
-        // Complete variables of Transom's own make up for broken ones of a launcher.
+        // Complete variables of Transom make up for a launcher's broken ones.
         Err(error) => match environment.told() {
             Some(Ok(starter)) => return Ok(starter),
             _ => return Err(error),
@@ -80,7 +79,7 @@ pub(super) fn detect(
     environment.guessed()
 }
 
-/// Variables by their names.
+/// Looks up variables by their names.
 struct Environment<'a>(&'a dyn Fn(&str) -> Option<OsString>);
 
 impl Environment<'_> {
@@ -92,12 +91,12 @@ impl Environment<'_> {
         (self.0)(name)?.to_str()?.parse().ok()
     }
 
-    /// Whether a launcher says that there are other ranks, or says it in an unreadable way.
+    /// Whether a launcher says that there are other ranks, or gives an unreadable number.
     fn several(&self, size: &str) -> bool {
         self.is_set(size) && self.number(size) != Some(1)
     }
 
-    /// The same for launchers that set the rank's number for ranks only.
+    /// The same for launchers that set the rank's number only in ranks.
     fn one_of_several(&self, [rank, size]: [&str; 2]) -> bool {
         self.several(size) || self.is_set(rank) && !self.is_set(size)
     }
@@ -125,7 +124,7 @@ impl Environment<'_> {
         Ok(Starter::Pmi(launcher))
     }
 
-    /// What Transom's own variables say, if any is set.
+    /// What Transom's own variables say, if any of them is set.
     fn told(&self) -> Option<Result<Starter, EnvironmentError>> {
         let told = [RANK, SIZE, RENDEZVOUS]
             .iter()
@@ -170,7 +169,7 @@ impl Environment<'_> {
         self.is_set(name) && self.number(name).is_none()
     }
 
-    /// The variables that say which rank this is, and how many there are.
+    /// The variables for this rank's number and the number of ranks.
     fn names(&self) -> (&'static str, &'static str) {
         let theirs = [
             (RANK, (RANK, SIZE)),
@@ -197,7 +196,8 @@ impl Environment<'_> {
         }
     }
 
-    /// On torchrun's host of rank 0, at the port after its own, which torchrun's store or the program's needs.
+    /// Torchrun's host of rank 0, at the port after torchrun's own. Torchrun's store or the program's uses torchrun's
+    /// port.
     fn of_torchrun(&self) -> Result<Address, EnvironmentError> {
         let found = || {
             let port = u16::try_from(self.number("MASTER_PORT")?).ok()?;
@@ -269,7 +269,7 @@ impl Environment<'_> {
             return match PMIX.iter().all(|name| self.is_set(name)) {
                 _ if is_one && launcher.is_none() => Ok(Starter::Alone),
                 true => Ok(Starter::Pmix),
-                // libpmix would take the process for a job of one rank.
+                // libpmix would treat the process as a job of one rank.
                 false => Err(self.error(
                     "this is half of what a launcher says that offers PMIx",
                     &[&PMIX[..], launcher.unwrap_or(&LAUNCHERS[0]), &["PMI_FD"]].concat(),

@@ -10,13 +10,13 @@ use crate::rendezvous::RendezvousError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The environment speaks of other ranks, and not of a way to them.
+    /// The environment says that there are other ranks, but not how to reach them.
     #[error(transparent)]
     Environment(#[from] EnvironmentError),
     /// The launcher's key-value service failed.
     #[error(transparent)]
     Pmi(#[from] PmiError),
-    /// The launcher offers PMIx, which failed.
+    /// The launcher offers PMIx, but PMIx failed.
     #[error(transparent)]
     Pmix(#[from] PmixError),
     /// The ranks did not meet over TCP.
@@ -25,7 +25,7 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// The error of a [`Bootstrap`](crate::Bootstrap) of this crate.
+    /// The error, if it is of a [`Bootstrap`](crate::Bootstrap) of this crate.
     ///
     /// # Errors
     /// The error is of another kind, and is returned unchanged.

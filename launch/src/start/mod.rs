@@ -17,7 +17,7 @@ pub use error::StartError;
 /// Collective. Joins the job that the environment names.
 ///
 /// # Errors
-/// The environment names other ranks that cannot be reached by what it says, or that do not come.
+/// The environment names other ranks, but they cannot be reached in the way that it says, or do not come.
 pub fn join() -> Result<Box<dyn Bootstrap>, StartError> {
     let variable = |name: &str| std::env::var_os(name);
     Ok(match detect(variable)? {
@@ -28,8 +28,8 @@ pub fn join() -> Result<Box<dyn Bootstrap>, StartError> {
     })
 }
 
-/// Local. What only the ranks know of a job that [`join`] joins by its rendezvous, made from its secret for other proofs. `None`
-/// for other jobs.
+/// Local. A value that only the ranks know, made from the job's secret, for other proofs. `None` if [`join`] does not
+/// join this job by its rendezvous.
 #[must_use]
 pub fn secret() -> Option<[u8; 32]> {
     secret_in(|name| std::env::var_os(name))
@@ -42,8 +42,8 @@ fn secret_in(variable: impl Fn(&str) -> Option<OsString>) -> Option<[u8; 32]> {
     }
 }
 
-/// Local. Whether the environment makes this process a rank of a job, be it one that [`join`] can join or one for which it
-/// fails. A program that starts its own ranks asks this first.
+/// Local. Whether the environment makes this process a rank of a job, even if [`join`] fails for that job. A program
+/// that starts its own ranks asks this first.
 #[must_use]
 pub fn is_launched() -> bool {
     !matches!(detect(|name| std::env::var_os(name)), Ok(Starter::Alone))

@@ -1,4 +1,4 @@
-//! Ranks that are threads, and what they do that a rank should not.
+//! Threads act as ranks, and do what a rank should not do.
 
 use std::thread;
 
@@ -9,7 +9,7 @@ use crate::Allgather as _;
 use crate::rendezvous::spoke::Spoke;
 use crate::rendezvous::{Address, Rendezvous, Secret};
 
-/// Nobody here waits as long.
+/// No test here waits that long.
 const LIMIT: Option<Duration> = Some(Duration::from_secs(60));
 
 fn members(size: u32) -> Vec<Member> {
@@ -23,7 +23,7 @@ fn members(size: u32) -> Vec<Member> {
     (0..size).map(member).collect()
 }
 
-/// A rank that has come, and waits for others.
+/// A rank that has come and waits for other ranks.
 fn come(member: &Member) -> Spoke {
     Spoke::find(member, LIMIT).unwrap()
 }
@@ -39,7 +39,7 @@ fn fault(error: RendezvousError) -> Fault {
     }
 }
 
-/// What rank 0 finds while the others do this.
+/// Rank 0's result while the other ranks run this function.
 fn center<T>(
     members: &[Member],
     others: impl FnOnce() -> T,
@@ -120,7 +120,7 @@ fn those_who_say_nothing_more_are_named() {
         for line in &mut lines {
             assert_eq!(next(line), Message::Begin);
         }
-        // It is there before rank 0 begins to wait.
+        // The message arrives before rank 0 begins to wait.
         lines[1].say(&Message::Block(vec![7]));
         lines
     });
@@ -129,7 +129,7 @@ fn those_who_say_nothing_more_are_named() {
     let told = thread::scope(|scope| {
         let told = scope.spawn(|| next(&mut lines[0]));
         let error = center.allgather(&[7]).unwrap_err();
-        // The others need not end by themselves.
+        // The other ranks need not end by themselves.
         (fault(error), told.join().unwrap())
     });
     let expected = Fault::new(
@@ -138,7 +138,7 @@ fn those_who_say_nothing_more_are_named() {
     assert_eq!(told, (expected.clone(), Message::Fault(expected)));
 }
 
-/// As of somebody who can write to the connection, and has no key.
+/// As an attacker does who can write to the connection but has no key.
 #[test]
 fn what_is_changed_on_the_way_is_named() {
     let members = members(2);

@@ -1,4 +1,4 @@
-//! What environments come to.
+//! What is detected in various environments.
 
 use super::*;
 
@@ -43,7 +43,7 @@ fn starters_are_known_by_their_variables() {
     let and = |first: Variables<'static>, more: Variables<'static>| [first, more].concat();
     let cases = [
         (vec![], Starter::Alone),
-        // A batch script, and whoever is the only one.
+        // A batch script, and ranks that are the only one of their job.
         (
             vec![("SLURM_NTASKS", "8"), ("SLURM_PROCID", "0")],
             Starter::Alone,
@@ -69,7 +69,7 @@ fn starters_are_known_by_their_variables() {
         ),
         (vec![SECRET], Starter::Alone),
         (LAUNCHER.to_vec(), pmi(2, 3)),
-        // A launcher inside of a container that has more in its environment, or says the same.
+        // A launcher inside a container whose environment has more variables, or the same.
         (
             and(&LAUNCHER, &[("TRANSOM_RENDEZVOUS", "10.0.0.1:4711")]),
             pmi(2, 3),
@@ -86,7 +86,7 @@ fn starters_are_known_by_their_variables() {
             and(&TOLD, &[SECRET]),
             meeting(1, 4, "localhost:4711", "xyz"),
         ),
-        // What is said to Transom itself stands above launchers that are of no use.
+        // Transom's own variables come before launchers that cannot be used.
         (
             and(&TOLD, &[("PMI_RANK", "0"), ("PMI_SIZE", "9")]),
             meeting(1, 4, "localhost:4711", ""),
@@ -178,7 +178,7 @@ fn starters_are_known_by_their_variables() {
             vec![("TORCHELASTIC_RUN_ID", "none"), ("WORLD_SIZE", "1")],
             Starter::Alone,
         ),
-        // Words of many programs: only together do they say something.
+        // Many programs use these variables: only together do they say something.
         (vec![("RANK", "major")], Starter::Alone),
         (vec![("WORLD_SIZE", "large")], Starter::Alone),
     ];
@@ -330,7 +330,7 @@ fn what_cannot_be_used_is_an_error_that_shows_it() {
             ],
             &["MASTER_ADDR=\"node-7\"", "no TRANSOM_JOB_SECRET"],
         ),
-        // Nor does a half of what is said to Transom hide a launcher that is of no use.
+        // Incomplete variables of Transom do not hide a launcher that cannot be used.
         (
             &[("PMI_RANK", "0"), ("PMI_SIZE", "2"), ("TRANSOM_RANK", "0")],
             &["no PMI_FD"],
@@ -367,7 +367,7 @@ fn half_of_pmix_is_an_error_unless_the_process_is_the_only_one() {
     }
 }
 
-/// N jobs of one would each report success.
+/// Each of several jobs of one rank would report success.
 #[test]
 fn half_of_what_a_launcher_says_makes_no_job_of_one() {
     let cases: &[(Variables<'_>, &[&str])] = &[
@@ -424,7 +424,7 @@ fn half_of_what_a_launcher_says_makes_no_job_of_one() {
             &[("JSM_NAMESPACE_SIZE", "2 nodes")],
             &["no JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE=\"2 nodes\""],
         ),
-        // One that says that there is one rank does not hide one that says more.
+        // A launcher that says that there is one rank does not hide one that says that there are more.
         (
             &[
                 ("SLURM_STEP_NUM_TASKS", "1"),
