@@ -1,4 +1,5 @@
-//! What a window says of itself: the predefined attributes and the hints (MPI-4.1, sections 12.2.6 and 12.2.7).
+//! A window's information for the program: the predefined attributes and the hints (MPI-4.1, sections 12.2.6 and
+//! 12.2.7).
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -11,7 +12,7 @@ use crate::on_windows::on_windows;
 use crate::windows::{self, Attributes};
 use crate::{constants, info};
 
-/// What a predefined attribute says.
+/// The value of a predefined attribute.
 enum Value<'a> {
     Base(*mut c_void),
     Size(&'a MPI_Aint),
@@ -19,7 +20,7 @@ enum Value<'a> {
 }
 
 impl Value<'_> {
-    /// What C is given: a pointer to it, but the base itself.
+    /// The value for C: a pointer to it, except for the base, which is itself a pointer.
     fn pointer(self) -> *const c_void {
         match self {
             Self::Base(base) => base,
@@ -28,7 +29,7 @@ impl Value<'_> {
         }
     }
 
-    /// What Fortran is given.
+    /// The value for Fortran.
     fn number(self) -> MPI_Aint {
         match self {
             Self::Base(base) => base.addr() as MPI_Aint,
@@ -66,7 +67,7 @@ in_front! {
             }
             return 0;
         }
-        // The carrier has the program's attributes.
+        // The carrier holds the program's attributes.
         host()
     }
 }
@@ -85,8 +86,8 @@ on_windows! {
     }
 }
 
-/// What the Fortran wrappers of MPICH and Intel MPI call. Of predefined attributes they want the values, by
-/// keyvals that are one more than those of C.
+/// The Fortran wrappers of MPICH and Intel MPI call this. They pass keyvals of predefined attributes that are one more
+/// than those of C, and want the values.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn MPII_Win_get_attr(
     win: MPI_Win,
@@ -105,12 +106,12 @@ unsafe extern "C" fn MPII_Win_get_attr(
         }
         return 0;
     }
-    // SAFETY: what the wrapper passed goes on to where it would have gone without us: only hosts that have
-    // the function call it.
+    // SAFETY: the host's function gets what the wrapper passed, as it would without us. Only hosts that have the
+    // function call this one.
     unsafe { host::MPII_Win_get_attr(win, keyval, value, flag, kind) }
 }
 
-/// The Fortran function itself, since that of Open MPI calls none that a library could stand in front of.
+/// The Fortran functions themselves: Open MPI's call no function that a library could define in front of it.
 macro_rules! fortran {
     ($($name:ident)*) => {$(
         #[unsafe(no_mangle)]
@@ -132,20 +133,20 @@ macro_rules! fortran {
                 return;
             }
             type Arg = *const c_int;
-            // SAFETY: what the program passed goes on to where it would have gone without us.
+            // SAFETY: the host's function gets what the program passed, as it would without us.
             unsafe { host!($name(Arg, Arg, *mut MPI_Aint, *mut c_int, *mut c_int))(win, keyval, value, flag, code) };
         }
     )*};
 }
 
-// The first of `mpif.h` and the module `mpi`, the second of `mpi_f08`.
+// `mpif.h` and the module `mpi` call the first, `mpi_f08` the second.
 fortran! { mpi_win_get_attr_ pmpi_win_get_attr_ }
 
-/// For hosts whose `MPI_Win_f2c` is a function: those have the same keyvals in Fortran as in C.
+/// For hosts whose `MPI_Win_f2c` is a function: they have the same keyvals in Fortran as in C.
 fn value_for_fortran(win: c_int, keyval: c_int) -> Option<MPI_Aint> {
     static F2C: Symbol = Symbol::new("PMPI_Win_f2c\0");
     let at = F2C.find()?;
-    // SAFETY: the host has a function of this signature under the name.
+    // SAFETY: the host has a function of this name and signature.
     let f2c =
         unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int) -> MPI_Win>(at) };
     // SAFETY: the host takes any number.

@@ -1,9 +1,9 @@
-//! Carriers: the host's windows whose handles the program gets. Attributes, names, error handlers and the handle's
-//! conversions are the host's there.
+//! Carriers: windows of the host, whose handles the program gets. The host keeps a carrier's attributes, name and error
+//! handler, and converts its handle.
 //!
-//! Each process makes its own, without memory, on a communicator of itself: all of that is local. So no message is
-//! sent, and the host need not have windows between the ranks at all: Open MPI 4 has none over TCP as Debian sets it
-//! up, and none over TCP for several threads. The one thing that is not local is the group, and that is ours.
+//! Each process makes its own carriers, without memory, on a communicator of itself. All of that is local, so no
+//! message is sent, and the host need not support windows between the ranks: Open MPI 4 has none over TCP with several
+//! threads, and none over TCP at all in Debian's configuration. Only the group is not local, and Transom keeps that.
 
 use std::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;
@@ -21,15 +21,15 @@ use crate::process::process;
 use crate::windows::{Ours, lock};
 use crate::{host_windows, report};
 
-/// The communicator of this process alone, once there is a carrier. Threads make carriers one after the other, as
-/// for any communicator.
+/// The communicator of this process alone, once there is a carrier. Threads make carriers one after the other, as MPI
+/// demands for any communicator.
 static ALONE: Mutex<Option<MPI_Comm>> = Mutex::new(None);
 
-/// What fails on it is told where the program's call fails.
+/// Errors on it are reported by the program's call.
 fn new_alone() -> std::result::Result<MPI_Comm, HostError> {
     let mut comm = constants::comm_null();
-    // SAFETY: a local; what is made is freed at the end. A duplicate would have copies of the program's
-    // attributes, and call its functions.
+    // SAFETY: a local; the communicator is freed at the end. A duplicate would copy the program's attributes, and call
+    // its functions.
     unsafe {
         check(host::PMPI_Comm_split(
             constants::comm_self(),
@@ -45,11 +45,12 @@ fn new_alone() -> std::result::Result<MPI_Comm, HostError> {
     Ok(comm)
 }
 
-/// One that the program does not have yet.
+/// A carrier that the program does not have yet.
 pub(crate) struct Carrier(MPI_Win);
 
 impl Carrier {
-    /// What the host says if it refuses.
+    /// # Errors
+    /// The host's message, if it refuses.
     pub(crate) fn new() -> std::result::Result<Self, String> {
         make().map(Self).map_err(|error| {
             format!(
@@ -59,7 +60,7 @@ impl Carrier {
         })
     }
 
-    /// For the program, which frees it.
+    /// The handle for the program, which frees it.
     pub(crate) fn into_handle(self) -> MPI_Win {
         ManuallyDrop::new(self).0
     }
@@ -72,10 +73,10 @@ impl Drop for Carrier {
     }
 }
 
-/// What the host says; it calls the program's functions for what the carrier has.
+/// Returns the host's code. The host calls the program's functions for the carrier's attributes.
 ///
 /// # Safety
-/// `place` has the handle of a carrier.
+/// `place` contains the handle of a carrier.
 pub(crate) unsafe fn free(place: *mut MPI_Win) -> c_int {
     let _host_windows = host_windows::take();
     // SAFETY: the caller's promise.
@@ -91,8 +92,8 @@ fn make() -> std::result::Result<MPI_Win, HostError> {
         Some(comm) => *comm,
         none => *none.insert(new_alone()?),
     };
-    // SAFETY: no memory is exposed, and the places are locals. Of one rank, Open MPI 4 makes windows that it
-    // allocates, and no others.
+    // SAFETY: no memory is exposed, and the places are locals. For a single rank, Open MPI 4 makes only windows that it
+    // allocates.
     check(unsafe {
         host::PMPI_Win_allocate(
             0,
@@ -109,7 +110,7 @@ fn make() -> std::result::Result<MPI_Win, HostError> {
 /// The host is about to end.
 pub(crate) fn end() {
     if let Some(mut comm) = lock(&ALONE).take() {
-        // SAFETY: it is freed once; windows that the program has left live on without it.
+        // SAFETY: it is freed once; windows that the program has left are valid without it.
         unsafe { host::PMPI_Comm_free(&raw mut comm) };
     }
 }
@@ -135,7 +136,7 @@ unsafe fn get_group(ours: &Ours, place: *mut MPI_Group) -> Result<()> {
         .filter_map(|rank| group.world_rank(rank))
         .map(|rank| rank as c_int)
         .collect();
-    // SAFETY: the caller's promise; the list has that many ranks.
+    // SAFETY: the caller's promise; the list has the given number of ranks.
     check(unsafe {
         host::PMPI_Group_incl(process.world, ranks.len() as c_int, ranks.as_ptr(), place)
     })

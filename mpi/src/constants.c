@@ -1,5 +1,5 @@
-/* What mpi.h defines by macros and enumerations, whose values differ from host to host. Most of it is in the header that
- * build.rs makes of table.rs. */
+/* The macros and enumerations of mpi.h, whose values differ between hosts. Most of them are in the header that build.rs
+ * makes of table.rs. */
 /* Open MPI's handles are addresses in its library. A preloaded library is also in processes without it, such as shells
  * that start the program. */
 #define OMPI_DECLSPEC __attribute__((weak))
@@ -10,7 +10,7 @@
 #error "Transom goes in front of an MPI of version 3.1 or later; the mpi.h of MPICC is of an older one"
 #endif
 
-/* As mpi_h.rs has them. */
+/* The same types as in mpi_h.rs. */
 #ifdef HANDLES_ARE_NUMBERS
 typedef int handle;
 #else
@@ -22,8 +22,8 @@ _Static_assert(sizeof(MPI_Comm) == sizeof(handle) && sizeof(MPI_Datatype) == siz
                sizeof(MPI_Request) == sizeof(handle) && sizeof(MPI_Win) == sizeof(handle), "handles");
 _Static_assert(sizeof(MPI_Aint) == sizeof(void *) && sizeof(MPI_Count) == 8, "widths");
 
-/* Whose mpi.h this is: a place in loaded::ABIS. As mpi/install tells them apart: an MPI's own may define MPI_ABI_VERSION
- * as well, and that of the ABI which comes with MPICH defines MPICH. */
+/* The MPI of this mpi.h, as an index of loaded::ABIS. mpi/install uses the same tests. An MPI's own header may also
+ * define MPI_ABI_VERSION, and the header of the ABI that comes with MPICH defines MPICH. */
 #if defined(OMPI_MAJOR_VERSION)
 const int transom_abi = 1;
 #elif defined(MPICH_NUMVERSION) || defined(I_MPI_NUMVERSION) || defined(MVAPICH_VERSION) || defined(MVAPICH2_VERSION)

@@ -1,4 +1,4 @@
-//! What the host's header defines, compiled from `constants.c` and the header that `build.rs` makes of `table.rs`.
+//! The constants of the host's header, compiled from `constants.c` and the header that `build.rs` makes of `table.rs`.
 
 use std::ffi::c_int;
 
@@ -8,7 +8,7 @@ use crate::mpi_h::{
 };
 use transom::{BasicType, ErrorClass, Op};
 
-/// Functions that return constants of C, which have the names of the standard behind `transom_`.
+/// Functions of C that return constants. Their names are those of the standard, after `transom_`.
 macro_rules! functions {
     ($($ty:ty: $($constant:ident $name:ident),+;)+) => {$($(
         #[inline(always)]
@@ -56,7 +56,7 @@ macro_rules! define_kind {
             $($kind,)+
         }
 
-        /// What Transom has of each kind, by size.
+        /// Transom's types of each kind, by size.
         const KINDS: [(Kind, &[BasicType]); [$(stringify!($kind)),+].len()] =
             [$((Kind::$kind, &[$(BasicType::$ty),+])),+];
 
@@ -72,7 +72,7 @@ macro_rules! kind {
 }
 datatypes!(define_kind);
 
-// Each type of Transom has its place among the kinds.
+// Each type of Transom belongs to one of the kinds.
 const _: () = {
     let mut ty = 0;
     while ty < BasicType::ALL.len() {
@@ -93,7 +93,7 @@ const _: () = {
 };
 
 impl Kind {
-    /// The type of Transom that has elements of so many bytes.
+    /// Transom's type whose elements have this number of bytes.
     pub(crate) fn of_size(self, size: usize) -> Option<BasicType> {
         let (_, types) = KINDS.iter().find(|(kind, _)| *kind == self)?;
         types.iter().copied().find(|ty| ty.size() == size)
@@ -111,7 +111,7 @@ macro_rules! ops {
 }
 
 const CLASSES: [ErrorClass; error_classes!(names).len()] = error_classes!(classes);
-/// All operations that there are.
+/// All of Transom's operations.
 const OPERATIONS: [Op; Op::ALL.len()] = operations!(ops);
 
 unsafe extern "C" {
@@ -121,14 +121,14 @@ unsafe extern "C" {
     safe static transom_datatypes: [MPI_Datatype; DATATYPES.len()];
 }
 
-/// The number by which the host knows this class.
+/// The host's number for this class.
 pub(crate) fn error_class(class: ErrorClass) -> c_int {
     let known = |wanted| CLASSES.iter().position(|&class| class == wanted);
     let at = known(class).or_else(|| known(ErrorClass::Other));
     at.map_or(0, |at| transom_error_classes[at])
 }
 
-/// The operation, if it is a predefined one that accumulates take.
+/// The operation, if it is a predefined one that accumulates accept.
 #[inline]
 pub(crate) fn op(handle: MPI_Op) -> Option<Op> {
     let at = transom_operations.iter().position(|&op| op == handle)?;
@@ -158,7 +158,7 @@ const fn place(op: Op) -> usize {
     at
 }
 
-/// The predefined datatypes, of which some may be null.
+/// The predefined datatypes. Some of them may be null.
 pub(crate) fn predefined() -> impl Iterator<Item = (MPI_Datatype, Kind)> {
     let datatypes = transom_datatypes.iter().copied();
     datatypes.zip(DATATYPES.iter().copied())

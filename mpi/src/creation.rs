@@ -1,4 +1,4 @@
-//! Windows come and go (MPI-4.1, section 12.2).
+//! Making and freeing windows (MPI-4.1, section 12.2).
 
 use std::ffi::{c_int, c_void};
 
@@ -18,18 +18,18 @@ use crate::windows::{self, Attributes, Ours};
 use crate::world::{self, Ranks};
 use crate::{constants, info, report};
 
-/// What a rank says before a window is made, so that all ranks decide alike.
+/// What a rank tells the others before a window is made, so that all ranks decide alike.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Verdict {
     Ours = 1,
-    /// It has no job, or no carrier.
+    /// The rank has no job, or no carrier.
     Host,
-    /// Its arguments are wrong.
+    /// The rank's arguments are wrong.
     Wrong,
 }
 
-/// What a program asks for. Sizes and units are wrong if they are negative.
+/// A program's request for a window. Negative sizes and units are wrong.
 struct Asked {
     call: &'static str,
     kind: Kind,
@@ -39,7 +39,7 @@ struct Asked {
     comm: MPI_Comm,
 }
 
-/// Which call it was, and what that one has more: the memory, or a place for its address.
+/// The call, with its additional argument: the memory, or a place for its address.
 enum Kind {
     Create(*mut c_void),
     Allocate(*mut c_void),
@@ -48,7 +48,7 @@ enum Kind {
 }
 
 impl Asked {
-    /// `win` is where the handle goes.
+    /// `win` is the place for the handle.
     fn check(&self, win: *mut MPI_Win) -> Result<(usize, u64)> {
         if win.is_null() {
             return Err(null("win"));
@@ -70,7 +70,7 @@ impl Asked {
     }
 
     /// # Safety
-    /// The memory lasts as long as the window; a place is one for a pointer.
+    /// The memory lasts as long as the window; a place has room for a pointer.
     unsafe fn make(
         &self,
         comm: &Communicator,
@@ -92,8 +92,8 @@ impl Asked {
     }
 }
 
-/// Where the job's device maps no memory, the ranks of one machine still reach each other by its memory, as a part of
-/// the communicator: of a program's `MPI_Comm_split_type`, that is all of it.
+/// Where the job's device maps no memory, the ranks of one host still reach each other by the host's memory, as a part
+/// of the communicator. The communicators of `MPI_Comm_split_type` consist of such ranks only.
 fn allocate_shared(
     comm: &Communicator,
     size: usize,
@@ -101,7 +101,7 @@ fn allocate_shared(
     info: &Info,
 ) -> transom::Result<Window> {
     match Window::allocate_shared(comm, size, unit, info) {
-        // So it is on all ranks.
+        // All ranks get this error.
         Err(error) if error.class() == ErrorClass::RmaShared => {
             let part = comm.split_shared(0)?;
             match part.size() == comm.size() {
@@ -120,9 +120,9 @@ fn is_inter(comm: MPI_Comm) -> Result<bool> {
     Ok(flag != 0)
 }
 
-/// The group of the job's ranks that the window is of, in processes with a job, or why the window has to be the
-/// host's: each process of the communicator knows that by itself. Processes of another job must not be asked:
-/// they may run without this library.
+/// The group of the job's ranks for the window, in processes with a job, or why the window has to be the host's. Each
+/// process of the communicator knows this by itself. Processes of another job must not be asked: they may run without
+/// this library.
 fn ranks_of(
     call: &str,
     comm: MPI_Comm,
@@ -152,20 +152,21 @@ fn ranks_of(
         return Ok(Ok(group));
     }
     let why = "the communicator has processes that are not of the job";
-    // The strangers may be without this library, and wait in the host's call for those that get an error here.
+    // Processes of another job may be without this library: they would wait in the host's call for ranks that get an
+    // error.
     if report::strict() {
         errors::end_all(call, &not_ours(why), comm);
     }
     Ok(Err(why))
 }
 
-/// Fails if some rank passed arguments that are wrong, or says that it was this one.
+/// Fails if another rank passed wrong arguments. Returns false if this one did.
 fn all_right(verdicts: &[u8], is_right: bool) -> Result<bool> {
     let wrong = verdicts
         .iter()
         .position(|&verdict| verdict == Verdict::Wrong as u8);
     match wrong {
-        // Those that are right must not wait for the others.
+        // Ranks whose arguments are right must not wait for the others.
         Some(rank) if is_right => Err(bad(
             ErrorClass::Arg,
             format!("rank {rank} passed arguments that are wrong"),
@@ -174,8 +175,8 @@ fn all_right(verdicts: &[u8], is_right: bool) -> Result<bool> {
     }
 }
 
-/// The communicator of ours, if all of its ranks make the window ours, or why not. Processes without a job have
-/// nothing of ours.
+/// The communicator for the window, if all ranks make the window ours, or the reason why not. Processes without a job
+/// have no communicator of ours.
 fn joined(
     comm: MPI_Comm,
     ours: Option<(&Process, Group)>,
@@ -210,7 +211,7 @@ fn not_ours(why: &str) -> Failure {
     )
 }
 
-/// Makes a window ours, or by the host's own call.
+/// Makes a window of ours, or has the host make one.
 ///
 /// # Safety
 /// `win` is writable, and the rest as for [`Asked::make`].
@@ -250,10 +251,9 @@ unsafe fn create(
         (Ok(comm), Ok(carrier)) => (comm, carrier),
         (_, Err(why)) | (Err(why), _) => return the_hosts(&why),
     };
-    // If it fails, all ranks come here, or the job ends.
-    // SAFETY: the caller's promise.
+    // If this fails, it fails on all ranks, or the job ends. SAFETY: the caller's promise.
     let mut window = unsafe { asked.make(&comm, shape, &hints) }?;
-    // As the hosts do: the hint is about speed, and programs lock such windows.
+    // As the hosts do: the hint only concerns speed, and programs do lock windows with it.
     tolerate_locks(&mut window);
     report::window_is_ours();
     let attributes = attributes(asked, &window);
@@ -266,7 +266,7 @@ unsafe fn create(
 
 fn attributes(asked: &Asked, window: &Window) -> Attributes {
     let base = match asked.kind {
-        // A window of no bytes has no address of its own.
+        // An empty window has no address of its own.
         Kind::Create(base) => base,
         _ => window.base().cast(),
     };
@@ -286,7 +286,7 @@ fn attributes(asked: &Asked, window: &Window) -> Attributes {
     }
 }
 
-/// Calls that create: what is asked for, by the names of the arguments.
+/// The calls that create windows, each with its request, in terms of its arguments.
 macro_rules! creating {
     ($(fn $name:ident $second:ident($($arg:ident: $ty:ty),* $(,)?)
         asks $kind:expr, $size:expr, $unit:expr, $hints:ident, $comm:ident, $win:ident;)*) => {
@@ -341,7 +341,7 @@ in_front! {
             Some(ours) => {
                 // SAFETY: as above.
                 let freed = unsafe { free(ours, win) };
-                // SAFETY: as above. It may be another by now.
+                // SAFETY: as above. The handle may have changed.
                 told("MPI_Win_free", unsafe { *win }, freed)
             }
             None => host(),
@@ -359,12 +359,12 @@ unsafe fn free(ours: &'static Ours, win: *mut MPI_Win) -> Result<()> {
     let handle = unsafe { *win };
     let (attributes, handler) = (ours.attributes(), Handler::of(handle));
     let mut is_carried = true;
-    // The host calls the attributes' functions. They may refuse, so that nobody waits for this rank yet; look at the
-    // memory; and ask for what is predefined.
+    // The host calls the attributes' functions. They may refuse, so no rank may wait for this one yet. They may also
+    // access the memory, and ask for predefined attributes.
     let delete = || {
         // SAFETY: the caller's promise.
         check(unsafe { carrier::free(win) })?;
-        // The handle may come again, for a window of another thread.
+        // The host may reuse the handle for a window of another thread.
         ours.forget(handle);
         is_carried = false;
         Ok(())
@@ -387,7 +387,7 @@ unsafe fn free(ours: &'static Ours, win: *mut MPI_Win) -> Result<()> {
 on_windows! {
     fn MPI_Win_attach PMPI_Win_attach(win: MPI_Win, base: *mut c_void, size: MPI_Aint) of win as ours {
         match usize::try_from(size) {
-            // SAFETY: the program keeps the memory until it detaches it, as MPI asks.
+            // SAFETY: the program keeps the memory until it detaches it, as MPI requires.
             Ok(size) => unsafe { ours.window().attach(base.cast(), size) }.map_err(Into::into),
             Err(_) => Err(bad(ErrorClass::Size, format!("the size is {size}"))),
         }
@@ -411,7 +411,7 @@ on_windows! {
 }
 
 /// # Safety
-/// All three are places for what they are told.
+/// All three are places for the results.
 unsafe fn shared_query<U: TryFrom<u64>>(
     ours: &Ours,
     target: c_int,

@@ -1,4 +1,4 @@
-//! Where the program begins and ends.
+//! The calls that initialise and finalize MPI.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
@@ -24,7 +24,7 @@ in_front! {
     }
 }
 
-/// Sessions that the program has begun and not ended.
+/// The number of sessions that the program has begun and not ended.
 static SESSIONS: AtomicUsize = AtomicUsize::new(0);
 
 in_front! {
@@ -48,7 +48,7 @@ in_front! {
     }
 }
 
-/// Without a world, launchers alone say which rank this is.
+/// Without a world, only launchers say which rank this is.
 fn launcher_rank() -> u32 {
     let rank = |name| std::env::var(name).ok()?.parse().ok();
     ["PMIX_RANK", "PMI_RANK"]
@@ -57,7 +57,7 @@ fn launcher_rank() -> u32 {
         .unwrap_or(0)
 }
 
-/// With two MPIs, calls of one would end in the other; and handles of one are nothing in another.
+/// If two MPIs are loaded, calls of one could end in the other, which does not know its handles.
 fn one_host() {
     let hosts = loaded::hosts();
     if hosts.len() > 1 {
@@ -88,15 +88,15 @@ fn begun(code: c_int) -> c_int {
     code
 }
 
-/// Has the host tell when it ends: by an attribute of `MPI_COMM_SELF`, of which that which was set first is
-/// deleted last (MPI-4.1, section 11.4.2). The program's own may still use its windows.
+/// Has the host report when it ends, by an attribute of `MPI_COMM_SELF`. MPI deletes the attribute that was set first
+/// last (MPI-4.1, section 11.4.2), because functions of the program's attributes may still use windows.
 fn end_in_finalize() {
     let mut keyval = constants::keyval_invalid();
-    // SAFETY: both functions are what MPI calls them by, and live as long as the process.
+    // SAFETY: both functions have the types that MPI demands, and live as long as the process.
     unsafe {
         host::PMPI_Comm_create_keyval(not_copied, ending, &raw mut keyval, ptr::null_mut());
         host::PMPI_Comm_set_attr(constants::comm_self(), keyval, ptr::null_mut());
-        // It lives on with the attribute.
+        // The keyval exists as long as the attribute.
         host::PMPI_Comm_free_keyval(&raw mut keyval);
     }
 }

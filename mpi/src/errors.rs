@@ -1,4 +1,4 @@
-//! Errors: told through the window's or the communicator's handler, as the host's own are.
+//! Errors. They are reported through the handler of the window or the communicator, like the host's own.
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_char, c_int};
@@ -17,11 +17,11 @@ use crate::{constants, report, world};
 /// Why a call failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The window's side of it.
+    /// The window reported it.
     Window(transom::Error),
-    /// An argument that only the front has.
+    /// An argument that only this library checks is wrong.
     Argument(ErrorClass, String),
-    /// The host's side, which has told its handler already.
+    /// The host reported it, and has already called its error handler.
     Host(HostError),
 }
 
@@ -39,13 +39,13 @@ impl From<HostError> for Failure {
     }
 }
 
-/// An argument of this class that is wrong, and why.
+/// An error for a wrong argument of this class, with the reason.
 #[cold]
 pub(crate) fn bad(class: ErrorClass, text: impl Into<String>) -> Failure {
     Failure::Argument(class, text.into())
 }
 
-/// The place for a result is none.
+/// An error for a null pointer in place of a result.
 #[cold]
 pub(crate) fn null(what: &str) -> Failure {
     bad(
@@ -55,7 +55,7 @@ pub(crate) fn null(what: &str) -> Failure {
 }
 
 impl Failure {
-    /// The sentence.
+    /// The message.
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Window(error) => full(error),
@@ -64,7 +64,7 @@ impl Failure {
         }
     }
 
-    /// A number that the host has for the class and the sentence.
+    /// The host's number for the class and the message.
     fn code(&self, call: &str) -> c_int {
         let (class, text) = match self {
             Self::Window(error) => (error.class(), full(error)),
@@ -78,7 +78,7 @@ impl Failure {
     }
 }
 
-/// An error and what caused it.
+/// An error with its causes.
 fn full(error: &transom::Error) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);
@@ -93,7 +93,7 @@ fn full(error: &transom::Error) -> String {
     text
 }
 
-/// The class that the host has for a code.
+/// The host's class of a code.
 pub(crate) fn class_of(code: c_int) -> c_int {
     let mut class = code;
     // SAFETY: a local.
@@ -101,15 +101,15 @@ pub(crate) fn class_of(code: c_int) -> c_int {
     class
 }
 
-/// Codes are for ever in a host, and limited: each sentence gets one, and after so many there are classes
-/// only.
+/// Codes exist forever in a host, and their number is limited. Each message gets a code; after this many codes, errors
+/// have only a class.
 const MOST_CODES: usize = 1024;
 
-/// The codes that were made, by what they say.
+/// The codes that were made, by class and message.
 static CODES: Mutex<Option<HashMap<(c_int, CString), c_int>>> = Mutex::new(None);
 
 fn code_of(class: c_int, text: &str) -> c_int {
-    // The shortest that a host has room for.
+    // The shortest length that any host has room for.
     let mut cut = text.to_owned();
     if cut.len() > 250 {
         let end = (0..=247).rev().find(|&end| cut.is_char_boundary(end));
@@ -129,7 +129,7 @@ fn code_of(class: c_int, text: &str) -> c_int {
         return class;
     }
     let mut code = class;
-    // SAFETY: the code is a local, and the sentence a C string that the host copies.
+    // SAFETY: the code is a local, and the message a C string that the host copies.
     let told = unsafe {
         host::PMPI_Add_error_code(class, &raw mut code) == 0
             && host::PMPI_Add_error_string(code, key.1.as_ptr()) == 0
@@ -144,7 +144,7 @@ fn code_of(class: c_int, text: &str) -> c_int {
 }
 
 in_front! {
-    // MPICH finds no sentence for a code that was added to one of its own classes.
+    // MPICH finds no message for a code that was added to one of its own classes.
     fn MPI_Error_string PMPI_Error_string(code: c_int, text: *mut c_char, len: *mut c_int) or host {
         let codes = lock(&CODES);
         let ours = codes.iter().flatten().find(|&(_, &ours)| ours == code);
@@ -153,7 +153,7 @@ in_front! {
             return host();
         };
         let bytes = sentence.as_bytes_with_nul();
-        // SAFETY: the program has room for the longest string of its host, which is longer than ours are.
+        // SAFETY: the program has room for the longest string of its host, which is longer than any of ours.
         unsafe {
             ptr::copy_nonoverlapping(bytes.as_ptr().cast(), text, bytes.len());
             *len = bytes.len() as c_int - 1;
@@ -162,7 +162,7 @@ in_front! {
     }
 }
 
-/// What a call on a window of ours returns.
+/// The result of a call on a window of ours.
 #[inline(always)]
 pub(crate) fn told(call: &'static str, carrier: MPI_Win, result: Result<()>) -> c_int {
     match result {
@@ -171,14 +171,14 @@ pub(crate) fn told(call: &'static str, carrier: MPI_Win, result: Result<()>) -> 
     }
 }
 
-/// What a call on a window of ours returns that failed.
+/// The result of a failed call on a window of ours.
 #[cold]
 #[inline(never)]
 pub(crate) fn tell(call: &'static str, carrier: MPI_Win, error: transom::Error) -> c_int {
     let failure = Failure::Window(error);
     match windows::find(carrier) {
         Some(_) => tell_window(call, carrier, &failure),
-        // It was freed with the operation under way.
+        // The window was freed during the operation.
         None => failure.code(call),
     }
 }
@@ -191,7 +191,7 @@ fn tell_window(call: &str, carrier: MPI_Win, failure: &Failure) -> c_int {
         if ends_all(Handler::of(carrier).0) {
             end_all(call, failure, constants::comm_world());
         }
-        // SAFETY: the carrier is a window of the host's that is not freed.
+        // SAFETY: the carrier is a window of the host that is not freed.
         unsafe { host::PMPI_Win_call_errhandler(carrier, code) };
     }
     code
@@ -201,7 +201,7 @@ fn tell_window(call: &str, carrier: MPI_Win, failure: &Failure) -> c_int {
 pub(crate) struct Handler(MPI_Errhandler);
 
 impl Handler {
-    /// That of a window of the host's that is not freed.
+    /// The handler of a window of the host that is not freed.
     pub(crate) fn of(carrier: MPI_Win) -> Self {
         let mut handler = constants::errors_are_fatal();
         // SAFETY: a local; the host checks the handle.
@@ -223,38 +223,38 @@ impl Drop for Handler {
 
 /// Whether the handler is one of the host's that end processes.
 fn ends_all(handler: MPI_Errhandler) -> bool {
-    // A host without the second has a null handler there, which nothing has.
+    // A host without the second has a null handler there, which no window has.
     handler == constants::errors_are_fatal() || handler == constants::errors_abort()
 }
 
 fn give_back(mut handler: MPI_Errhandler) {
-    // SAFETY: the host gave it out to us.
+    // SAFETY: we got this handle from the host.
     unsafe { host::PMPI_Errhandler_free(&raw mut handler) };
 }
 
-/// For so long, launchers have the last words of a process before they hear that it has ended.
+/// Within this time, launchers forward a process's last output before they learn that it has ended.
 const TO_BE_PASSED_ON: Duration = Duration::from_millis(100);
 
-/// What the host's handlers do that end processes: those have another sentence than this, or none. The job's exit code is
-/// the error's class.
+/// Does what the host's handlers that end processes do. Their message would be another, or missing. The job's exit code
+/// is the error's class.
 #[cold]
 pub(crate) fn end_all(call: &str, failure: &Failure, comm: MPI_Comm) -> ! {
     let text = failure.text();
     report::trouble(&format!("{}{call}: {text}", world::name()));
-    // Hydra ends all processes at once, and forgets what it has not passed on yet.
+    // Hydra ends all processes at once, and drops output that it has not forwarded yet.
     std::thread::sleep(TO_BE_PASSED_ON);
     let class = class_of(failure.code(call));
-    // SAFETY: the communicator is the program's, and alive; all that are connected to it are to end.
+    // SAFETY: the communicator is the program's, and alive. All processes that are connected to it are to end.
     unsafe { host::PMPI_Abort(comm, class) };
     std::process::exit(class)
 }
 
-/// What a call that creates on a communicator returns.
+/// The result of a call that creates something on a communicator.
 pub(crate) fn told_comm(call: &'static str, comm: MPI_Comm, result: Result<()>) -> c_int {
     let Err(failure) = result else { return 0 };
     let code = failure.code(call);
     if !matches!(failure, Failure::Host(_)) {
-        // Nothing has no handler.
+        // A null communicator has no handler.
         let comm = match comm == constants::comm_null() {
             true => constants::comm_world(),
             false => comm,

@@ -1,4 +1,4 @@
-//! How functions of MPI are exported: under both names, with the host's own behind them.
+//! How functions of MPI are exported: under both names, with access to the host's own functions.
 
 /// Functions of MPI under their two names. Open MPI's Fortran wrappers call the second, MPICH's the first.
 macro_rules! exported {
@@ -12,12 +12,12 @@ macro_rules! exported {
 }
 pub(crate) use exported;
 
-/// The same, with a closure that calls the host's own function with the same arguments.
+/// The same, with a closure that calls the host's function with the same arguments.
 macro_rules! in_front {
     ($(fn $mpi:ident $pmpi:ident($($arg:ident: $ty:ty),* $(,)?) or $host:ident $body:block)*) => {
         $crate::exported::exported! {$(
             fn $mpi $pmpi($($arg: $ty),*) {
-                // SAFETY: what the program passed goes on to where it would have gone without us.
+                // SAFETY: the host's function gets what the program passed, as it would without us.
                 let $host = || unsafe { $crate::host::host!($pmpi($($ty),*))($($arg),*) };
                 $body
             }

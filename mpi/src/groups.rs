@@ -15,12 +15,12 @@ use crate::process::{self, Process, process};
 use crate::windows::lock;
 use crate::{constants, report};
 
-/// A group that is given back.
+/// A group that is freed when this is dropped.
 pub(crate) struct HostGroup(MPI_Group);
 
 impl Drop for HostGroup {
     fn drop(&mut self) {
-        // SAFETY: made in `of`, for this alone.
+        // SAFETY: `of` made the handle, and only this has it.
         unsafe { host::PMPI_Group_free(&raw mut self.0) };
     }
 }
@@ -34,12 +34,12 @@ impl HostGroup {
         Ok(Self(group))
     }
 
-    /// The group of the job's ranks that it has, in its order. `None` if it has others.
+    /// The group of the job's ranks, in the same order. `None` if some process is not in the job.
     pub(crate) fn in_job(&self, process: &Process) -> Result<Option<Group>> {
         in_job(self.0, process)
     }
 
-    /// Whether all of it are of the host's world: for processes without a job.
+    /// Whether all its processes are in the host's world: for processes without a job.
     pub(crate) fn is_in_world(&self) -> Result<bool> {
         let world = Self::of(constants::comm_world())?;
         Ok(translated(self.0, world.0)?.is_some())
@@ -54,7 +54,7 @@ fn in_job(theirs: MPI_Group, process: &Process) -> Result<Option<Group>> {
     Ok(Some(group.map_err(Failure::from)?))
 }
 
-/// The ranks in one group of those in another, or `None` if it has not all of them.
+/// Translates the ranks of one group to those of another. `None` if the other lacks a process.
 fn translated(theirs: MPI_Group, into: MPI_Group) -> Result<Option<Vec<u32>>> {
     let mut size = 0;
     // SAFETY: a local; the host checks the handle.
@@ -68,24 +68,25 @@ fn translated(theirs: MPI_Group, into: MPI_Group) -> Result<Option<Vec<u32>>> {
     Ok(ranks.iter().map(|&rank| u32::try_from(rank).ok()).collect())
 }
 
-/// Programs post and start with the same groups again and again: those that were passed last, by the host's handles, until
-/// one is freed, when its handle may come again for another. Several references to one group have one handle.
+/// The groups that the program passed last, by the host's handles: programs post and start with the same groups
+/// repeatedly. An entry is removed when its handle is freed, as the host may reuse it. All references to a group have
+/// one handle.
 static KNOWN: [Known; PLACES] = [const { Known(UnsafeCell::new(None)) }; PLACES];
 const PLACES: usize = 64;
 
 /// A group of the host's, by its handle.
 struct Known(UnsafeCell<Option<(Number, Group)>>);
 
-// SAFETY: what is in the cell is looked at and changed by one thread at a time: by whoever holds the lock of `CHANGING`,
-// or, where calls of several threads do not overlap, by the one that is in a call.
+// SAFETY: one thread at a time accesses the cell: the one that holds the lock of `CHANGING` or, where calls of several
+// threads do not overlap, the one that is in a call.
 unsafe impl Sync for Known {}
 
 static CHANGING: Mutex<()> = Mutex::new(());
 
-/// As long as this is 0, a group that is freed is not looked for.
+/// While this is 0, a freed group is not looked for.
 static REMEMBERED: AtomicUsize = AtomicUsize::new(0);
 
-/// Handles are numbers in a row, or addresses of small structures.
+/// Handles are consecutive numbers, or addresses of small structures.
 #[inline(always)]
 #[allow(clippy::unnecessary_cast, reason = "as wide as the host's handles are")]
 fn place(handle: Number) -> &'static Known {
@@ -96,12 +97,12 @@ fn place(handle: Number) -> &'static Known {
     &KNOWN[row as usize % PLACES]
 }
 
-/// What a call on a window was passed.
+/// The group that a call on a window was passed.
 #[inline]
 pub(crate) fn find(theirs: MPI_Group) -> Result<Group> {
-    // Without threads that overlap, a lock costs as much as all the rest.
+    // If calls of threads do not overlap, the lock would cost as much as the rest.
     let changing = process::is_concurrent().then(|| lock(&CHANGING));
-    // SAFETY: the lock is held, or no other thread is in a call; the clone is made before that changes.
+    // SAFETY: the lock is held, or no other thread is in a call. The clone is made before that changes.
     match unsafe { &*place(theirs.number()).0.get() } {
         Some((known, group)) if *known == theirs.number() => return Ok(group.clone()),
         _ => drop(changing),
@@ -129,7 +130,7 @@ fn find_far(theirs: MPI_Group) -> Result<Group> {
 
 fn remember(handle: Number, group: &Group) {
     let _changing = lock(&CHANGING);
-    // SAFETY: the lock is held, which others take as well where calls overlap.
+    // SAFETY: this thread holds the lock, which other threads also take where calls overlap.
     let before = unsafe { (*place(handle).0.get()).replace((handle, group.clone())) };
     if before.is_none() {
         REMEMBERED.fetch_add(1, Ordering::Release);
@@ -147,7 +148,7 @@ in_front! {
     }
 }
 
-/// The handle may come again, for another group.
+/// The host may reuse the handle for another group.
 #[cold]
 fn forget(known: &Known, which: impl FnOnce(Number) -> bool) {
     let _changing = lock(&CHANGING);
@@ -158,7 +159,7 @@ fn forget(known: &Known, which: impl FnOnce(Number) -> bool) {
     }
 }
 
-/// The job is about to end, and its ranks with it.
+/// Call it before the job ends, because its ranks end with it.
 pub(crate) fn end() {
     for known in &KNOWN {
         forget(known, |_| true);

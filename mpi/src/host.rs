@@ -1,4 +1,4 @@
-//! The host's own functions: the next ones of their names, in the order in which the loader looks.
+//! The host's own functions: those that come next after this library's in the loader's search order.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::process;
@@ -16,7 +16,7 @@ pub(crate) type Query = unsafe extern "C" fn(*mut c_void, *mut MPI_Status) -> c_
 pub(crate) type Free = unsafe extern "C" fn(*mut c_void) -> c_int;
 pub(crate) type Cancel = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
 
-/// A function of the host, looked for once.
+/// A function of the host. It is looked up once.
 pub(crate) struct Symbol {
     name: &'static CStr,
     at: AtomicPtr<c_void>,
@@ -43,8 +43,8 @@ impl Symbol {
         }
     }
 
-    /// The program was linked against a library that has the name, so that this one is there unless the
-    /// library stands in front of nothing.
+    /// The program was linked against a library with this function. So the function exists, unless this library was
+    /// loaded without a host.
     #[cold]
     fn look(&self) -> *mut c_void {
         self.find().unwrap_or_else(|| {
@@ -57,7 +57,7 @@ impl Symbol {
         })
     }
 
-    /// Where the host has it, if it does.
+    /// The address of the host's function, if the host has it.
     pub(crate) fn find(&self) -> Option<*mut c_void> {
         // SAFETY: the name is a C string.
         let at = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
@@ -66,12 +66,12 @@ impl Symbol {
     }
 }
 
-/// The host's function, to be called.
+/// The host's function, for a call.
 macro_rules! host {
     ($name:ident($($ty:ty),* $(,)?)) => {{
         static SYMBOL: $crate::host::Symbol = $crate::host::Symbol::new(concat!(stringify!($name), "\0"));
         #[allow(unused_unsafe, reason = "the call often stands in an unsafe block")]
-        // SAFETY: the host has a function of this signature under the name, as MPI defines it.
+        // SAFETY: the host has a function of this name, with the signature that MPI defines.
         let function = unsafe {
             std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C" fn($($ty),*) -> std::ffi::c_int>(
                 SYMBOL.at(),
@@ -82,11 +82,11 @@ macro_rules! host {
 }
 pub(crate) use host;
 
-/// Functions of the host, for calls of this library's own.
+/// Functions of the host, for this library's own calls.
 macro_rules! functions {
     ($($name:ident($($arg:ident: $ty:ty),* $(,)?);)+) => {$(
         /// # Safety
-        /// As MPI says of the function.
+        /// MPI's requirements for the function.
         #[allow(non_snake_case, clippy::too_many_arguments, reason = "the standard has them so")]
         pub(crate) unsafe fn $name($($arg: $ty),*) -> c_int {
             // SAFETY: the caller's promise.
@@ -168,7 +168,7 @@ functions! {
     PMPI_Win_set_errhandler(win: MPI_Win, handler: MPI_Errhandler);
 }
 
-/// A receive that is complete at once, without anything received. Returns the host's code.
+/// Makes a receive that completes at once and receives nothing. Returns the host's code.
 ///
 /// # Safety
 /// `request` is writable.
@@ -177,9 +177,9 @@ pub(crate) unsafe fn receive_from_nobody(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    // One, since MPICH does not look at the type of none.
+    // One element, since MPICH does not check the type of an empty receive.
     let (mut element, count) = (0_u8, 1);
-    // SAFETY: the request is the caller's promise; nothing is received, whatever there is room for.
+    // SAFETY: the caller promises that the request is writable; nothing is received into the element.
     unsafe {
         PMPI_Irecv(
             (&raw mut element).cast(),
@@ -193,11 +193,11 @@ pub(crate) unsafe fn receive_from_nobody(
     }
 }
 
-/// What a call of the host returned, if that is no success.
+/// The code that a call of the host returned, if it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HostError(pub(crate) c_int);
 
-/// The result of a call that returned `code`. The host has called its error handler then.
+/// The result of a call that returned `code`. If the call failed, the host has called its error handler.
 #[inline]
 pub(crate) fn check(code: c_int) -> Result<(), HostError> {
     match code {
@@ -207,7 +207,7 @@ pub(crate) fn check(code: c_int) -> Result<(), HostError> {
 }
 
 impl HostError {
-    /// The host's sentence.
+    /// The host's message.
     pub(crate) fn text(self) -> String {
         let mut text = [0 as c_char; 8192];
         let mut len = 0;

@@ -1,10 +1,10 @@
-//! One thread at a time is where the host makes windows and frees them: MPICH 5.0 loses track of its windows, and
-//! crashes, if several are.
+//! Lets only one thread at a time make or free windows of the host: MPICH 5.0 loses track of its windows and crashes if
+//! several threads do.
 //!
-//! As the host frees a window it calls the program's functions for what the window carries. Those may free windows
-//! themselves, which is this thread's turn still; and wait for other processes, whose threads may wait for theirs. So
-//! a turn is waited for with a limit, and done without beyond it: for as long a turn lasts only in such functions,
-//! while the host is not at its own windows.
+//! When the host frees a window, it calls the program's functions for the window's attributes. These may free windows
+//! themselves, still in this thread's turn. They may also wait for other processes, whose threads may wait for their
+//! turns. So the wait for a turn has a limit, after which the thread goes on without it. A turn lasts that long only in
+//! such functions, and during them the host does not use its own windows.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::{self, ThreadId};
@@ -16,19 +16,19 @@ const LIMIT: Duration = Duration::from_secs(1);
 
 struct Holder {
     thread: ThreadId,
-    /// How many turns it has, one within the other.
+    /// How many nested turns the thread has.
     depth: usize,
 }
 
 static HOLDER: Mutex<Option<Holder>> = Mutex::new(None);
 static FREE: Condvar = Condvar::new();
 
-/// Ends when it is dropped, by the thread that took it.
+/// A turn. It ends when the thread that took it drops this.
 pub(crate) struct HostWindows {
     taken: bool,
 }
 
-/// Waits for those that have theirs.
+/// Waits for other threads' turns to end.
 pub(crate) fn take() -> HostWindows {
     let me = thread::current().id();
     let waiting =

@@ -10,8 +10,7 @@ use crate::host::{self, check};
 use crate::mpi_h::MPI_Info;
 use crate::{report, world};
 
-/// The hints of the host's, of which malformed ones are left out: MPI lets a library ignore what it does not
-/// understand.
+/// The host's hints without malformed ones: MPI lets a library ignore hints that it does not understand.
 pub(crate) fn from_host(info: MPI_Info) -> Result<Info> {
     let mut hints = Info::new();
     if info == constants::info_null() {
@@ -33,7 +32,7 @@ pub(crate) fn from_host(info: MPI_Info) -> Result<Info> {
     Ok(hints)
 }
 
-/// The hints of a call that is for them alone.
+/// The hints of a call whose only purpose is to set hints.
 pub(crate) fn given(info: MPI_Info) -> Result<Info> {
     match info == constants::info_null() {
         true => Err(bad(ErrorClass::Info, "the info object is MPI_INFO_NULL")),
@@ -44,7 +43,7 @@ pub(crate) fn given(info: MPI_Info) -> Result<Info> {
 fn pair(info: MPI_Info, at: c_int) -> Result<(String, String)> {
     let mut key = vec![0 as c_char; constants::max_info_key().unsigned_abs() as usize + 1];
     let (mut len, mut flag) = (0, 0);
-    // SAFETY: there is room for the longest key; the others are locals.
+    // SAFETY: there is room for the longest key; the other places are locals.
     unsafe {
         check(host::PMPI_Info_get_nthkey(info, at, key.as_mut_ptr()))?;
         check(host::PMPI_Info_get_valuelen(
@@ -55,7 +54,7 @@ fn pair(info: MPI_Info, at: c_int) -> Result<(String, String)> {
         ))?;
     }
     let mut value = vec![0 as c_char; len.unsigned_abs() as usize + 1];
-    // SAFETY: there is room for as many characters as it has, and the 0.
+    // SAFETY: there is room for all characters of the value, and the 0.
     check(unsafe {
         host::PMPI_Info_get(info, key.as_ptr(), len, value.as_mut_ptr(), &raw mut flag)
     })?;
@@ -67,7 +66,7 @@ fn pair(info: MPI_Info, at: c_int) -> Result<(String, String)> {
     Ok((text(&key), text(&value)))
 }
 
-/// Hints of the host's, for the program to free.
+/// Makes an info object of the host, which the program frees.
 pub(crate) fn to_host(hints: &Info) -> Result<MPI_Info> {
     let mut info = constants::info_null();
     // SAFETY: a local.

@@ -1,4 +1,4 @@
-//! Launchers that the host does not know, such as another MPI's: each rank that they start is a world of one, and
+//! Launchers that the host does not know, such as another MPI's. Each rank that they start is a world of one, and
 //! reports success.
 
 use std::env;
@@ -9,7 +9,8 @@ use crate::errors::{self, bad};
 use crate::world::Ranks;
 use crate::{constants, loaded, report};
 
-/// How launchers tell a process which rank it is, and of how many. Slurm's other counts stand in batch scripts, too.
+/// The variables that tell a process its rank and the number of ranks. Slurm sets its other counts in batch scripts,
+/// too.
 const LAUNCHERS: [[&str; 2]; 7] = [
     ["PMI_RANK", "PMI_SIZE"],
     ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"],
@@ -20,8 +21,8 @@ const LAUNCHERS: [[&str; 2]; 7] = [
     ["FLUX_TASK_RANK", "FLUX_JOB_SIZE"],
 ];
 
-/// Says so if the host's world is this process alone, and a launcher has started several: on its rank 0, or, where that is
-/// an error, on all, of which the first ends the others.
+/// Reports it if the host's world is this process alone, but a launcher has started several ranks. Rank 0 prints a
+/// message. If this is an error, all ranks fail, and the first ends the others.
 pub(crate) fn check() {
     let is_alone = Ranks::of(constants::comm_world()).is_ok_and(|ranks| ranks.is_one());
     if !is_alone {
@@ -44,8 +45,8 @@ pub(crate) fn check() {
     }
 }
 
-/// Which rank this is for a launcher, and of how many, with the name of the variable that says so. The program may have been
-/// started alone by one of them within a job of another.
+/// The rank and the number of ranks by the launcher, and the variable of the number. `None` if one launcher says that
+/// there is one rank: it may have started the program within a job of another.
 fn of_several() -> Option<(u32, &'static str, u32)> {
     let number = |name| env::var(name).ok()?.parse::<u32>().ok();
     let mut told = LAUNCHERS

@@ -1,12 +1,12 @@
-//! Transom's windows for programs of MPI.
+//! Transom's windows for MPI programs.
 //!
-//! The library stands in front of the MPI that a program was built for, its *host*, and defines the
-//! functions of MPI-4.1's chapter 12 under the host's own names. All else stays the host's. Behind each of the
-//! program's windows there is a window of Transom's; its handle is that of an empty window of the host's, the
-//! carrier, which has the program's attributes, name and error handler.
+//! The library stands in front of the MPI that a program was built for, its *host*, and defines the functions of
+//! MPI-4.1's chapter 12 under the host's own names. The host provides all other functions. Each of the program's
+//! windows has a window of Transom behind it. Its handle is that of an empty window of the host, the carrier, which
+//! holds the program's attributes, name and error handler.
 //!
-//! `docs/mpi.md` tells how it is used. It is built for one `mpi.h` at a time: that of the compiler wrapper in
-//! the environment variable `MPICC`.
+//! `docs/mpi.md` describes its use. It is built for one `mpi.h`: that of the compiler wrapper in the environment
+//! variable `MPICC`.
 
 #[macro_use]
 mod table;

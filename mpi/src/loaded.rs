@@ -1,18 +1,18 @@
-//! Which MPIs are in this process: one library can stand in front of one only.
+//! Which MPIs are loaded in this process: this library can stand in front of only one.
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, c_int, c_void};
 
 use crate::constants;
 
-/// The ABIs that there are, in the order of `constants.c`.
+/// The ABIs, in the order of `constants.c`.
 const ABIS: [&str; 3] = [
     "MPICH or Intel MPI",
     "Open MPI",
     "an MPI with the ABI of MPI-5",
 ];
 
-/// Names of libraries, and the MPI that they are of.
+/// Prefixes of the names of libraries, and the MPI to which each belongs.
 const HOSTS: [(&str, &str); 4] = [
     ("libmpi.so.12", ABIS[0]),
     ("libmpich.so.12", ABIS[0]),
@@ -29,13 +29,13 @@ pub(crate) fn built_for() -> Option<&'static str> {
 /// The MPIs whose libraries are loaded.
 pub(crate) fn hosts() -> BTreeSet<&'static str> {
     let mut found = BTreeSet::new();
-    // SAFETY: the function is what the loader calls it by, and gets this set, which outlives the call.
+    // SAFETY: the function has the type that the loader demands. It gets this set, which outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
     found
 }
 
 /// # Safety
-/// The loader's own record, and a set of names.
+/// `object` is the loader's own record, and `found` a set of names.
 unsafe extern "C" fn look(object: *mut libc::dl_phdr_info, _: usize, found: *mut c_void) -> c_int {
     // SAFETY: the caller's promise.
     let (object, found) = unsafe { (&*object, &mut *found.cast::<BTreeSet<&'static str>>()) };

@@ -1,4 +1,4 @@
-//! Memory that windows serve fastest (MPI-4.1, section 9.2).
+//! Memory of MPI_Alloc_mem, which windows access fastest (MPI-4.1, section 9.2).
 
 mod slabs;
 
@@ -17,7 +17,7 @@ use crate::windows::lock;
 use crate::{constants, info};
 use slabs::Slabs;
 
-/// What was allocated here.
+/// The memory that was allocated here.
 static OURS: Mutex<Option<Ours>> = Mutex::new(None);
 
 #[derive(Default)]
@@ -31,7 +31,7 @@ in_front! {
         let Some(process) = process() else { return host() };
         let allocated = match base.is_null() {
             true => Err(null("baseptr")),
-            // SAFETY: the program's own place for it.
+            // SAFETY: the program's own place for the address.
             false => allocate(&process, size, hints)
                 .map(|found| unsafe { base.cast::<*mut u8>().write_unaligned(found) }),
         };
@@ -41,14 +41,14 @@ in_front! {
     fn MPI_Free_mem PMPI_Free_mem(base: *mut c_void) or host {
         match forget(base.addr()) {
             Freed::Small => 0,
-            // SAFETY: it was allocated here, and the program is done with it.
+            // SAFETY: it was allocated here, and the program no longer uses it.
             Freed::Large => told_comm("MPI_Free_mem", constants::comm_world(), unsafe { free(base) }),
             Freed::Hosts => host(),
         }
     }
 }
 
-/// Where freed memory was from.
+/// Where freed memory came from.
 enum Freed {
     Small,
     Large,
@@ -89,7 +89,7 @@ fn forget(address: usize) -> Freed {
     }
 }
 
-/// The job is about to end, and its memory with it.
+/// Call it before the job ends, because the memory ends with it.
 pub(crate) fn end() {
     *lock(&OURS) = None;
 }

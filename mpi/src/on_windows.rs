@@ -1,11 +1,11 @@
-//! How calls on windows are exported: as ours, or as the host's for its own windows.
+//! How calls on windows are exported: they go to us for our windows, and to the host for its own.
 
-/// A call on a window: the body if it is one of ours, as `$ours`, and else the host's function.
+/// A call on a window: runs the body for a window of ours, which is `$ours` there, and otherwise the host's function.
 macro_rules! either {
     ($mpi:ident $pmpi:ident($($arg:ident: $ty:ty),*) of $win:ident as $ours:ident $body:block) => {
         match $crate::windows::find($win) {
             Some($ours) => $crate::errors::told(stringify!($mpi), $win, $body),
-            // SAFETY: what the program passed goes on to where it would have gone without us.
+            // SAFETY: the host's function gets what the program passed, as it would without us.
             None => unsafe { $crate::host::host!($pmpi($($ty),*))($($arg),*) },
         }
     };
@@ -24,9 +24,9 @@ macro_rules! on_windows {
 }
 pub(crate) use on_windows;
 
-/// As `on_windows`, with what most calls come to before it, on a window that was used lately. `at_once` returns 0 if
-/// that was all; it makes no call but just before that, so that the arguments of all else stay where they are. `quick` is
-/// the result of what is done without a look at the rest; all else comes after it.
+/// As `on_windows`, with a fast path for a window that was used lately. `at_once` returns 0 if it has done all. It
+/// calls functions only just before that, so that the arguments stay in their registers for the rest. `quick` is the
+/// result if it could do the call without the rest; otherwise the body runs.
 macro_rules! quick_on_windows {
     ($(fn $mpi:ident $pmpi:ident($($arg:ident: $ty:ty),* $(,)?) of $win:ident as $ours:ident
         at_once $window:ident $at_once:block $(quick $quick:block)? else $body:block)*) => {
@@ -47,7 +47,7 @@ macro_rules! quick_on_windows {
                 }
 
                 if let Some(ours) = $crate::windows::lately($win) {
-                    // SAFETY: the program uses the handle, so that it frees the window in no thread meanwhile.
+                    // SAFETY: the program uses the handle in this call, so no thread may free the window during it.
                     let $window = unsafe { ours.quick_window() };
                     $at_once
                 }

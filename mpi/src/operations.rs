@@ -13,7 +13,7 @@ use crate::process::{rank, somebody};
 use crate::types::{self, Dense, Known};
 use crate::{constants, requests};
 
-/// Elements somewhere: how many, and of which type.
+/// Some elements: how many, and of which type.
 #[derive(Clone, Copy)]
 struct Elements {
     count: i64,
@@ -60,7 +60,7 @@ impl Elements {
         types::dense(self.ty)
     }
 
-    /// Bytes, of a type with so many in an element.
+    /// The number of bytes, for a type whose elements have this size.
     #[inline(always)]
     fn bytes(self, Dense { size, .. }: Dense) -> Option<u64> {
         u64::try_from(self.count).ok()?.checked_mul(size.into())
@@ -83,7 +83,7 @@ impl Elements {
 }
 
 impl Far {
-    /// The target and the displacement, which is an address in dynamic windows alone.
+    /// The target and the displacement. The displacement is an address only in dynamic windows.
     fn place(self, window: &Window) -> Result<(u32, u64)> {
         let target = rank(self.rank)?;
         if self.disp < 0 && target != PROC_NULL && window.flavor() != Flavor::Dynamic {
@@ -93,32 +93,32 @@ impl Far {
         Ok((target, self.disp as u64))
     }
 
-    /// The target, where neither it nor the displacement is negative: what is needs a look at what it stands for.
+    /// The target, if neither it nor the displacement is negative. The slow path interprets negative values.
     #[inline(always)]
     fn somebody(self) -> Option<u32> {
         (self.disp >= 0).then(|| somebody(self.rank)).flatten()
     }
 }
 
-/// Elements of one dense type on both sides, of which those that move have room: their number, and the type.
+/// The number and the type of elements, if both sides have the same dense type and the target side has room for them.
 #[inline(always)]
 fn alike(from: Elements, to: Elements) -> Option<(u32, Dense)> {
     let dense = types::quick(from.ty)?;
-    // What is negative is more.
+    // A negative count becomes a large number.
     let fits =
         from.ty == to.ty && from.count <= to.count && from.count as u64 <= u64::from(u32::MAX);
     fits.then_some((from.count as u32, dense))
 }
 
-/// As [`bytes`], of elements that are alike.
+/// As [`bytes`], if both sides have elements of the same type.
 #[inline(always)]
 fn bytes_alike(from: Elements, to: Elements) -> Option<usize> {
     let (count, dense) = alike(from, to)?;
     Some(count as usize * dense.size as usize)
 }
 
-/// A put that is but a copy, of so many bytes that it takes a call. Nothing is needed after it: so its caller saves
-/// nothing for it, and goes on to all else by a jump, which it would not beside another.
+/// A put that is only a copy, but too long to be inlined. Its caller does nothing after it: so it saves no registers
+/// for it, and reaches the slow path by a jump. With other calls beside this one it would not.
 ///
 /// # Safety
 /// As for [`InPlace::put`].
@@ -128,7 +128,7 @@ unsafe extern "C" fn put_in_place(there: InPlace<'_>, origin: *const u8, len: us
     unsafe { there.put(origin, len) };
 }
 
-/// A get that is but a copy, as [`put_in_place`].
+/// A get that is only a copy, as [`put_in_place`].
 ///
 /// # Safety
 /// As for [`InPlace::get`].
@@ -138,7 +138,7 @@ unsafe extern "C" fn get_in_place(there: InPlace<'_>, origin: *mut u8, len: usiz
     unsafe { there.get(origin, len) };
 }
 
-/// How many bytes move from elements to others that have room for them, where neither have padding.
+/// How many bytes are moved, if neither side has padding and the receiving side has room for them.
 #[inline(always)]
 fn bytes(from: Elements, to: Elements) -> Option<usize> {
     let dense = from.dense()?;
@@ -161,7 +161,7 @@ impl Found {
         self.ty.bytes.times(self.count)
     }
 
-    /// In bytes.
+    /// The size in bytes.
     fn size(&self) -> u64 {
         self.ty.bytes.datatype().size().saturating_mul(self.count)
     }
@@ -192,8 +192,8 @@ fn sides(near: Near, far: Far) -> Result<(Found, Found)> {
     Ok((near.elements.find("origin")?, far.elements.find("target")?))
 }
 
-/// Both sides of a move, of which the one that bytes go to has room for them; to and from nobody, none move. The types
-/// have the program's names here, and are but bytes for the window.
+/// Both sides of a move; the side that receives bytes must have room for them. Nothing is moved to or from
+/// `MPI_PROC_NULL`. The names are the program's terms for the sides; for the window, all types are bytes.
 fn move_sides(from: (Elements, &str), to: (Elements, &str), far: Far) -> Result<(Found, Found)> {
     let ((from, from_whose), (to, to_whose)) = (from, to);
     let (there, room) = (from.find(from_whose)?, to.find(to_whose)?);
@@ -239,7 +239,7 @@ macro_rules! fetching {
         /// # Safety
         /// As for the call of the window.
         unsafe fn $name(window: &Window, near: Near, result: Near, far: Far, op: Op) -> Result<$out> {
-            // With NoOp, the origin's buffer, its count and its type have no meaning.
+            // For NoOp, MPI ignores the origin's buffer, count and type.
             let (near, whose) = match op {
                 Op::NoOp => (result, "result"),
                 _ => (near, "origin"),
@@ -272,7 +272,7 @@ fn op(handle: MPI_Op) -> Result<Op> {
     }
 }
 
-/// How many elements of which type are accumulated, where both sides have elements of one type without padding.
+/// The number and the type of accumulated elements, if both sides have elements of one type without padding.
 #[inline(always)]
 fn elements(near: Elements, far: Elements) -> Option<(usize, BasicType)> {
     let here = near.dense()?;
@@ -289,7 +289,7 @@ fn single(ty: MPI_Datatype) -> Result<BasicType> {
     })
 }
 
-/// Where a call on one element goes.
+/// The target and the displacement of a call on one element.
 fn place(window: &Window, target: c_int, disp: MPI_Aint) -> Result<(u32, u64)> {
     far(target, disp, 1, constants::byte()).place(window)
 }
@@ -311,7 +311,7 @@ unsafe fn with_request(
     unsafe { requests::lend(call, carrier, make()?, request) }
 }
 
-/// Both forms of a call: counts of `int`, and of `MPI_Count`.
+/// Both forms of a call: with counts of `int`, and of `MPI_Count`.
 macro_rules! operations {
     ($($first:ident $second:ident $large:ident $large_second:ident ($count:ident $($arg:ident: $ty:ty),*)
         of $win:ident as $ours:ident $(at_once $window:ident $at_once:block quick $quick:block else)? $body:block)*) => {$(

@@ -1,4 +1,4 @@
-//! This process's part in the job: begun and ended with the host's.
+//! This process's part in the job, which begins and ends with the host's.
 
 use std::env;
 use std::ffi::c_int;
@@ -26,7 +26,7 @@ pub(crate) struct Process {
 
 static PROCESS: RwLock<Option<Arc<Process>>> = RwLock::new(None);
 
-/// Whether calls of several threads may overlap, in a job.
+/// Whether this process has a job in which calls of several threads may overlap.
 static IS_CONCURRENT: AtomicBool = AtomicBool::new(false);
 
 #[inline(always)]
@@ -34,7 +34,7 @@ pub(crate) fn is_concurrent() -> bool {
     IS_CONCURRENT.load(Ordering::Relaxed)
 }
 
-/// The job, while there is one. No lock is held: handlers and callbacks of the program may end it.
+/// The job, if there is one. Returns it without a lock, because handlers and callbacks of the program may end it.
 pub(crate) fn process() -> Option<Arc<Process>> {
     PROCESS
         .read()
@@ -42,7 +42,7 @@ pub(crate) fn process() -> Option<Arc<Process>> {
         .clone()
 }
 
-/// Collective over the host's world, which has just begun. Without a job, all windows stay the host's.
+/// Collective over the host's world, which has just begun. Without a job, all windows are the host's.
 pub(crate) fn begin() {
     world::begins();
     if !is_off() {
@@ -68,7 +68,7 @@ fn is_off() -> bool {
 
 /// Why there is no job.
 enum NoJob {
-    /// All ranks say the same.
+    /// All ranks give the same reason.
     Agreed(String),
     Failed(Failure),
 }
@@ -79,7 +79,7 @@ impl<E: Into<Failure>> From<E> for NoJob {
     }
 }
 
-/// Fails alike on all ranks if one of them is to do without: the others would wait for it in vain.
+/// Fails on all ranks if one of them does not take part: the others would wait for it in vain.
 fn all_take_part(ranks: &Ranks, takes_part: bool) -> std::result::Result<(), NoJob> {
     let all = ranks.allgather_bytes(&[takes_part.into()])?;
     let why = match all.iter().position(|&each| each == 0) {
@@ -100,7 +100,7 @@ fn start(takes_part: bool) -> std::result::Result<Process, NoJob> {
             constants::comm_world(),
             &raw mut private,
         ))?;
-        // What fails here is told where the program's call fails.
+        // Errors on it are reported by the program's call.
         check(host::PMPI_Comm_set_errhandler(
             private,
             constants::errors_return(),
@@ -124,7 +124,7 @@ fn start(takes_part: bool) -> std::result::Result<Process, NoJob> {
     let job = Job::over(&ranks, level)?;
     job.on_wait(move || progress(private));
     let gone = move |code: i32, _: &str| {
-        // SAFETY: the communicator is alive as long as the job; the call does not return.
+        // SAFETY: the communicator is alive as long as the job. The call does not return.
         unsafe { host::PMPI_Abort(private, code) };
     };
     job.on_abort(gone);
@@ -136,11 +136,11 @@ fn start(takes_part: bool) -> std::result::Result<Process, NoJob> {
     })
 }
 
-/// Lets the host go on with what it has under way, in the middle of a wait of ours.
+/// Lets the host make progress during a wait of ours.
 fn progress(private: MPI_Comm) {
     let mut flag = 0;
-    // SAFETY: the flag is a local, and nobody sends on the communicator. The thread is in a call of MPI, so
-    // that it may make this one at every thread level.
+    // SAFETY: the flag is a local, and nobody sends on the communicator. The thread is in a call of MPI, so every
+    // thread level allows this call.
     unsafe {
         host::PMPI_Iprobe(
             constants::any_source(),
@@ -152,7 +152,7 @@ fn progress(private: MPI_Comm) {
     };
 }
 
-/// For a program that asks again and again, which is no wait of ours.
+/// Lets the host make progress. For a program that polls, which is not a wait of ours.
 #[cold]
 pub(crate) fn let_host_go_on() {
     if let Some(process) = process() {
@@ -160,7 +160,7 @@ pub(crate) fn let_host_go_on() {
     }
 }
 
-/// The same, for calls that programs make in loops and that have to be quick: some of them.
+/// The same in one of 256 calls, for calls that programs make in loops and that have to be quick.
 #[inline(always)]
 pub(crate) fn now_and_then() {
     if is_due() {
@@ -168,15 +168,15 @@ pub(crate) fn now_and_then() {
     }
 }
 
-/// The same, for those few of such calls that are more than what is done at once: one in some 64 is, so that it is one of
-/// 256 altogether.
+/// The same, for those calls that `at_once` did not complete. That is about one in 64, and this acts in one of 4 of
+/// them: one of 256 altogether.
 pub(crate) fn after_quick_ones() {
     if counted().is_multiple_of(4) {
         let_host_go_on();
     }
 }
 
-/// Whether a call is one of those few: then the host ought to go on.
+/// Whether this call is the one of 256 in which the host should make progress.
 #[inline(always)]
 pub(crate) fn is_due() -> bool {
     counted().is_multiple_of(256)
@@ -197,7 +197,7 @@ pub(crate) fn end() {
         .write()
         .unwrap_or_else(PoisonError::into_inner)
         .take()
-        // Whoever else has it is in a call that never returned.
+        // Any other owner is in a call that never returned.
         .and_then(Arc::into_inner);
     let Some(Process {
         job,
@@ -208,8 +208,8 @@ pub(crate) fn end() {
     else {
         return;
     };
-    // SAFETY: all ranks come here, and both handles are alive, the last time. Ranks that leave are missed by
-    // those that still use their windows: nobody does after the barrier.
+    // SAFETY: all ranks come here, and both handles are alive until these calls. Ranks that still use windows need
+    // those that leave, but after the barrier no rank uses any.
     unsafe {
         host::PMPI_Barrier(private);
         host::PMPI_Group_free(&raw mut world);
@@ -221,19 +221,19 @@ pub(crate) fn end() {
 }
 
 impl Process {
-    /// The communicator of all ranks, for collectives of the ranks of this group, if those are all. Threads that
-    /// make windows on several communicators of the same ranks at once would take each other's turn in it.
+    /// The communicator of all ranks, for collectives of this group, if it has all ranks. Threads that make windows at
+    /// once, on several communicators of the same ranks, would disturb each other's collectives.
     pub(crate) fn world_for(&self, group: &Group) -> Option<&Communicator> {
         let world = self.job.world();
         let alike = group.compare(world.group()) == Comparison::Identical;
         (alike && self.level == ThreadLevel::Serialized).then_some(world)
     }
 
-    /// Whether the host lets the type be used. It says of a type how it was made, but not whether it was
+    /// Whether the host lets the program use the type. The host says how a type was made, but not whether it was
     /// committed.
     pub(crate) fn is_committed(&self, datatype: MPI_Datatype) -> bool {
         let mut request = constants::request_null();
-        // SAFETY: the request is a local, and may go, since it is complete.
+        // SAFETY: the request is a local, and may be dropped, since it is complete.
         unsafe {
             let code = host::receive_from_nobody(datatype, self.private, &raw mut request);
             if code == 0 {
@@ -244,13 +244,13 @@ impl Process {
     }
 }
 
-/// A target that is a rank.
+/// A target that must be a rank.
 #[inline(always)]
 pub(crate) fn somebody(target: c_int) -> Option<u32> {
     u32::try_from(target).ok()
 }
 
-/// A target's rank, as Transom has it. Of negative numbers, one stands for nobody.
+/// A target's rank, in Transom's form. One negative number is `MPI_PROC_NULL`.
 #[inline(always)]
 pub(crate) fn rank(theirs: c_int) -> Result<u32> {
     match u32::try_from(theirs) {

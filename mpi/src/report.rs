@@ -1,4 +1,4 @@
-//! What became of the program's windows: said at the end, if it was asked for.
+//! Whether the program's windows were ours or the host's: reported at the end, if the user asked for it.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -13,7 +13,7 @@ static OURS: AtomicU64 = AtomicU64::new(0);
 static HOSTS: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
 static NO_JOB: Mutex<Option<String>> = Mutex::new(None);
 
-/// Sessions have no world that would make a job.
+/// Sessions have no world from which to make a job.
 pub(crate) const ONLY_SESSIONS: &str = "the program began by MPI_Session_init";
 
 fn is_set(name: &str) -> bool {
@@ -33,14 +33,14 @@ pub(crate) fn window_is_the_hosts(why: &str) {
     *lock(&HOSTS).entry(why.to_owned()).or_default() += 1;
 }
 
-/// A rank has another reason than the others may have.
+/// For a reason that may differ between ranks.
 pub(crate) fn failed(why: &str) {
     if strict() || is_set("TRANSOM_MPI_REPORT") {
         trouble(&format!("all windows stay the host's: {why}"));
     }
 }
 
-/// There is no job, and will be none.
+/// Call it if there is no job, and there will be none.
 pub(crate) fn no_job(why: String) {
     *lock(&NO_JOB) = Some(why);
 }
@@ -54,14 +54,14 @@ pub(crate) fn why_no_job() -> String {
     })
 }
 
-/// A line for what cannot be told through an error handler, and for reports.
+/// Prints a line that no error handler can report, or a line of a report.
 pub(crate) fn trouble(text: &str) {
-    // At once, so that lines of several ranks do not mix.
+    // In one write, so that lines of several ranks do not mix.
     let line = format!("transom mpi: {text}\n");
     let _ = io::stderr().write_all(line.as_bytes());
 }
 
-/// Says on rank 0 what its windows were, and the device, if there was a job.
+/// Reports on rank 0 which of its windows were ours, and the device, if there was a job.
 pub(crate) fn print(rank: u32, device: Option<&str>) {
     if rank != 0 || !is_set("TRANSOM_MPI_REPORT") {
         return;

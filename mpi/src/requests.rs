@@ -1,8 +1,8 @@
-//! Requests: the host's, so that its waits and tests know them, also in one list with others.
+//! Requests. They are the host's, so that its waits and tests accept them, also in one list with other requests.
 //!
-//! What is complete when the call that makes it returns is a request that the host made complete. The rest is a
-//! generalized request of the host's (MPI-4.1, section 13.2), which somebody has to complete: so the calls that
-//! wait for requests and test them look for ours first. While there are none, that is one load.
+//! An operation that is complete when its call returns gets a request that the host has made complete. Any other
+//! operation gets a generalized request of the host (MPI-4.1, section 13.2), which this library has to complete. So the
+//! calls that wait for requests or test them look for ours first. While there are none, that costs one load.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
@@ -20,9 +20,9 @@ use crate::mpi_h::{MPI_Request, MPI_Status, MPI_Win, Number};
 use crate::process::process;
 use crate::windows::lock;
 
-/// How many requests are not complete, or failed and nobody was told so far.
+/// How many requests are not complete, or have failed without a report so far.
 static PENDING: AtomicUsize = AtomicUsize::new(0);
-/// Those, by the host's handles.
+/// These requests, by the host's handles.
 static ALL: Mutex<Option<HashMap<Number, Pending>>> = Mutex::new(None);
 
 /// An operation whose request the program has.
@@ -31,7 +31,7 @@ struct Pending {
     origin: Origin,
 }
 
-/// Whom to tell if it fails, and of which call.
+/// The window that reports a failure, and the name of the call.
 #[derive(Clone, Copy)]
 struct Origin {
     carrier: MPI_Win,
@@ -40,11 +40,11 @@ struct Origin {
 
 enum State {
     UnderWay(Request),
-    /// The host takes it for complete. The call that ends the request will tell.
+    /// The host takes it for complete. The call that ends the request reports the error.
     Failed(transom::Error),
 }
 
-/// A request of the host's for this one of ours.
+/// Makes a request of the host for one of ours.
 ///
 /// # Safety
 /// `place` is writable.
@@ -58,7 +58,7 @@ pub(crate) unsafe fn lend(
         // SAFETY: the caller's promise.
         return unsafe { complete(place) };
     }
-    // SAFETY: the functions are what MPI calls them by, and need no state.
+    // SAFETY: the functions have the types that MPI demands, and need no state.
     check(unsafe { host::PMPI_Grequest_start(query, free, cancel, ptr::null_mut(), place) })?;
     // SAFETY: the host has just written it.
     let handle = unsafe { *place };
@@ -67,7 +67,7 @@ pub(crate) unsafe fn lend(
     Ok(())
 }
 
-/// A request of the host's that is complete.
+/// Makes a request of the host that is complete.
 ///
 /// # Safety
 /// `request` is writable.
@@ -80,14 +80,14 @@ pub(crate) unsafe fn complete(request: *mut MPI_Request) -> Result<()> {
 }
 
 /// # Safety
-/// MPI's, for the query function of a request.
+/// As MPI demands for the query function of a request.
 unsafe extern "C" fn query(_: *mut c_void, status: *mut MPI_Status) -> c_int {
     // SAFETY: the status is the host's.
     unsafe {
         host::PMPI_Status_set_elements(status, constants::byte(), 0);
         host::PMPI_Status_set_cancelled(status, 0);
     }
-    // What failed is the window's handler's, and not that of the world, which the host would call.
+    // The window's handler reports the failure. With an error here, the host would call the world's handler.
     0
 }
 
@@ -120,19 +120,19 @@ fn take(handle: MPI_Request) -> Option<Pending> {
     lock(&ALL).as_mut()?.remove(&handle.number())
 }
 
-/// Tells the host that one is complete.
+/// Tells the host that a request is complete.
 fn complete_at_host(handle: MPI_Request) {
-    // SAFETY: the request is one of `lend`, completed once: it was taken from the list as one under way.
+    // SAFETY: the request was made by `lend`, and is completed once: it was taken from the list as a pending one.
     unsafe { host::PMPI_Grequest_complete(handle) };
 }
 
-/// Of a call's requests, those of ours that failed. They are in no list meanwhile: once the host has ended one,
-/// another request may get its handle.
+/// Those of our requests in a call that have failed. They are no longer in the list, because the host may give the
+/// handle of a request that it has ended to another request.
 #[derive(Default)]
 struct Failures(Vec<Failure>);
 
 struct Failure {
-    /// Its place in the call's list.
+    /// Its index in the call's list.
     index: usize,
     handle: MPI_Request,
     origin: Origin,
@@ -140,13 +140,13 @@ struct Failure {
 }
 
 impl Failures {
-    /// Waits for ours among these.
+    /// Waits for our requests among these.
     #[cold]
     fn settle(&mut self, handles: &[MPI_Request]) {
         self.find(handles, |request| request.complete().map(|()| true));
     }
 
-    /// Completes those of ours among these that have come about. Returns whether others are still under way.
+    /// Completes our requests among these whose operations are complete. Returns whether others are still pending.
     #[cold]
     fn poll(&mut self, handles: &[MPI_Request]) -> bool {
         self.find(handles, Request::test)
@@ -191,7 +191,7 @@ impl Failures {
         some_left
     }
 
-    /// Asks the host again and again, while some of these are ours and under way; then the host may wait.
+    /// Polls the host while some of these are ours and pending. After that the host may wait.
     #[cold]
     fn wait_with(&mut self, handles: &[MPI_Request], mut ask: impl FnMut() -> bool) {
         let Some(process) = process() else { return };
@@ -200,13 +200,13 @@ impl Failures {
             ask() || !some_left
         });
         if waited.is_err() {
-            // Some rank died: those that it had a part in end with an error, and the others as they do.
+            // Some rank died: requests that involve it end with an error, and the others as usual.
             self.settle(handles);
         }
     }
 
-    /// Tells the handlers of the windows what failed of those that the host has ended. Returns their places in the
-    /// list and their codes.
+    /// Reports the failures of requests that the host has ended, through the handlers of their windows. Returns their
+    /// indices in the list and their codes.
     ///
     /// # Safety
     /// The list is the call's, as the host left it.
@@ -219,7 +219,7 @@ impl Failures {
             error,
         } in self.0
         {
-            // SAFETY: the caller's promise: it was found there.
+            // SAFETY: the caller's promise; the handle was found at this index.
             if unsafe { *requests.add(index) } == handle {
                 put(handle, State::Failed(error), origin);
             } else {
@@ -231,7 +231,7 @@ impl Failures {
         told
     }
 
-    /// What a call returns that ends one request at most.
+    /// The result of a call that ends at most one request.
     ///
     /// # Safety
     /// As for [`Failures::tell`].
@@ -241,8 +241,8 @@ impl Failures {
         first(code, told.first().map_or(0, |&(_, code)| code))
     }
 
-    /// What a call returns that ends several, having written so many statuses, the one of each place in the list
-    /// where `place` says: an error in a status, if there is one, with a code in each (MPI-4.1, section 3.7.5).
+    /// The result of a call that ends several requests and has written `count` statuses. `place` gives the index in the
+    /// list of each status. If there is an error in a status, each status gets a code (MPI-4.1, section 3.7.5).
     ///
     /// # Safety
     /// As for [`Failures::tell`]; the statuses are writable, or to be ignored.
@@ -264,7 +264,7 @@ impl Failures {
             // SAFETY: the caller's promise.
             let error = |index: usize| unsafe { error_of(statuses, index) };
             if code == 0 {
-                // SAFETY: the caller's promise. The host says there what failed only if something did.
+                // SAFETY: the caller's promise. The host writes the errors only if something failed.
                 (0..count).for_each(|index| unsafe { *error(index) = 0 });
             }
             for (index, code) in told {
@@ -277,7 +277,7 @@ impl Failures {
         first(code, in_status)
     }
 
-    /// The same, of a call that says which requests it has ended: so many, at these places in the list.
+    /// The same for a call that says which requests it has ended: how many, and their indices in the list.
     ///
     /// # Safety
     /// As for [`Failures::of_several`]; there are as many indices.
@@ -317,7 +317,7 @@ fn number_of(count: c_int) -> usize {
 }
 
 /// # Safety
-/// There are that many requests.
+/// The list has `count` requests.
 unsafe fn list<'l>(count: c_int, requests: *const MPI_Request) -> &'l [MPI_Request] {
     match number_of(count) {
         0 => &[],
@@ -327,14 +327,14 @@ unsafe fn list<'l>(count: c_int, requests: *const MPI_Request) -> &'l [MPI_Reque
     }
 }
 
-/// Completes those of ours among these that have come about, for a call that ends none of them.
+/// Completes our requests among these whose operations are complete, for a call that ends none of them.
 ///
 /// # Safety
-/// There are that many requests.
+/// The list has `count` requests.
 unsafe fn look_at(count: c_int, requests: *const MPI_Request) {
     if any() {
         let mut failures = Failures::default();
-        // SAFETY: the caller's promise; nothing of the list has ended.
+        // SAFETY: the caller's promise; no request of the list has ended.
         unsafe {
             failures.poll(list(count, requests));
             failures.tell(requests);
@@ -382,7 +382,7 @@ ending! {
         then |failures, code| failures.of_some(code, requests, done, indices, statuses);
 }
 
-/// Calls that end no request: what failed is told by the call that does.
+/// Calls that end no request. The call that ends a failed request reports its failure.
 macro_rules! looking {
     ($(fn $mpi:ident $pmpi:ident($($arg:ident: $ty:ty),*) at $count:expr, $list:expr;)*) => {
         exported! {$(
@@ -397,7 +397,7 @@ macro_rules! looking {
     };
 }
 
-// Those of several are MPI-4.1's: a program that calls them has a host with them.
+// The calls for several requests are of MPI-4.1: a program that uses them has a host with them.
 looking! {
     fn MPI_Request_get_status PMPI_Request_get_status(request: MPI_Request, flag: *mut c_int, status: *mut MPI_Status)
         at 1, &raw const request;
@@ -410,7 +410,7 @@ looking! {
 }
 
 in_front! {
-    // The operation goes on: what completes it at the origin or the target says how it ended.
+    // The operation continues. The call that completes it at the origin or the target reports how it ended.
     fn MPI_Request_free PMPI_Request_free(request: *mut MPI_Request) or host {
         if any() {
             // SAFETY: the program's own request.
@@ -431,7 +431,7 @@ in_front! {
         let mut failures = Failures::default();
         if any() {
             let (mut code, mut flag) = (0, 0);
-            // SAFETY: the program's own requests, copied, since the host changes them.
+            // SAFETY: the program's own requests. They are copied, since the host changes them.
             let handles = unsafe { list(count, requests) }.to_vec();
             failures.wait_with(&handles, || {
                 // SAFETY: the program's own arguments, and locals.
@@ -479,7 +479,7 @@ in_front! {
 /// The place of the error in one of several statuses.
 ///
 /// # Safety
-/// There are that many, and this one besides.
+/// There are more statuses than `index`.
 unsafe fn error_of(several: *mut MPI_Status, index: usize) -> *mut c_int {
     let at = index * constants::status_size() + constants::status_error();
     // SAFETY: the caller's promise.

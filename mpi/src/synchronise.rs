@@ -12,7 +12,7 @@ use crate::on_windows::{on_windows, quick_on_windows};
 use crate::process::{self, rank};
 use crate::{constants, groups};
 
-/// The assertions of an `int`.
+/// The assertions in an `int`.
 #[inline(always)]
 fn asserts(bits: c_int) -> Result<Assert> {
     match bits {
@@ -64,7 +64,7 @@ fn kind(number: c_int) -> Result<LockKind> {
     })
 }
 
-/// Nobody is always locked, and done with everything.
+/// `MPI_PROC_NULL` is always locked, and all its operations are complete.
 #[inline(always)]
 fn on_somebody(target: c_int, call: impl FnOnce(u32) -> transom::Result<()>) -> Result<()> {
     match target == constants::proc_null() {
@@ -102,7 +102,7 @@ on_windows! {
             if let Ok(false) = done {
                 process::let_host_go_on();
             }
-            // SAFETY: the program's own place for it.
+            // SAFETY: the program's own place for the flag.
             done.map(|done| unsafe { *flag = done.into() }).map_err(Into::into)
         }
     }

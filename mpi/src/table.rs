@@ -1,7 +1,7 @@
-//! What the host's `mpi.h` defines. Each name stands here once: `build.rs` makes tables in C of these lists, and
-//! `constants.rs` declares the same tables in Rust, so that neither order nor length can differ.
+//! The names of the host's `mpi.h`. Each is here once: `build.rs` makes tables in C of these lists, and `constants.rs`
+//! declares the same tables in Rust. So neither order nor length can differ.
 
-/// Constants by their types, each with the function that returns it.
+/// Constants by type, each with the function that returns it.
 macro_rules! constants {
     ($make:ident) => {
         $make! {
@@ -70,12 +70,12 @@ macro_rules! combiners {
     };
 }
 
-/// The predefined datatypes by the kinds of their elements. The width of an element, which the host tells, chooses among
-/// the types of Transom in brackets. Some hosts lack the optional ones.
+/// The predefined datatypes by the kinds of their elements. The host tells the width of an element, which selects one
+/// of Transom's types in brackets. Some hosts lack the optional datatypes.
 macro_rules! datatypes {
     ($make:ident) => {
         $make! {
-            // MPI_CHAR is text by the standard; programs sum it.
+            // The standard defines MPI_CHAR as text, but programs sum it.
             Signed [I8 I16 I32 I64]:
                 MPI_CHAR MPI_SIGNED_CHAR MPI_WCHAR MPI_SHORT MPI_INT MPI_LONG MPI_LONG_LONG MPI_INT8_T MPI_INT16_T
                 MPI_INT32_T MPI_INT64_T MPI_AINT MPI_OFFSET MPI_COUNT MPI_INTEGER MPI_CHARACTER MPI_INTEGER1
@@ -84,9 +84,9 @@ macro_rules! datatypes {
                 MPI_UNSIGNED_CHAR MPI_UNSIGNED_SHORT MPI_UNSIGNED MPI_UNSIGNED_LONG MPI_UNSIGNED_LONG_LONG MPI_UINT8_T
                 MPI_UINT16_T MPI_UINT32_T MPI_UINT64_T;
             Bytes [Byte]: MPI_BYTE MPI_PACKED;
-            // Quadruple precision is moved only.
+            // Quadruple precision can only be moved.
             Float [F32 F64 Opaque16]: MPI_FLOAT MPI_DOUBLE MPI_REAL MPI_DOUBLE_PRECISION MPI_REAL4 MPI_REAL8;
-            // C's, and not the type of Fortran that has as many bytes.
+            // The long double of C, and not the type of Fortran with as many bytes.
             LongDouble [LongDouble]: MPI_LONG_DOUBLE;
             Logical [Bool Logical2 Logical4 Logical8]:
                 MPI_C_BOOL MPI_CXX_BOOL MPI_LOGICAL,
@@ -101,9 +101,9 @@ macro_rules! datatypes {
             TwoInt [TwoInt]: MPI_2INT MPI_2INTEGER;
             ShortInt [ShortInt]: MPI_SHORT_INT;
             LongDoubleInt [LongDoubleInt]: MPI_LONG_DOUBLE_INT;
-            // Pairs of Fortran, whose index has the type of the value.
+            // Pairs of Fortran. Their index has the type of the value.
             TwiceFloat [TwoFloat TwoDouble]: MPI_2REAL MPI_2DOUBLE_PRECISION;
-            // Moved only. MPI_REAL16 has 16 bytes as well, but is no long double.
+            // These can only be moved. MPI_REAL16 also has 16 bytes, but is not a long double.
             Opaque [Opaque16 Opaque32]: MPI_REAL16, optional MPI_COMPLEX32 MPI_INTEGER16 MPI_2COMPLEX MPI_2DOUBLE_COMPLEX;
         }
     };

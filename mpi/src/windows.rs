@@ -1,4 +1,4 @@
-//! Which of the program's windows are ours. The handle is that of a small window of the host's, the carrier.
+//! Which of the program's windows are ours. The handle of such a window is that of its carrier.
 
 use std::cell::UnsafeCell;
 use std::collections::HashMap;
@@ -10,15 +10,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use crate::mpi_h::{AtomicNumber, MPI_Aint, MPI_Win, NO_HANDLE, Number};
 use transom::raw::Window;
 
-/// A window of ours. It is never freed: once its window is, it waits for another.
+/// A window of ours. This is never freed: after its window is freed, it is reused for another.
 pub(crate) struct Ours {
-    /// The carrier's, or [`NO_HANDLE`].
+    /// The handle of the carrier, or [`NO_HANDLE`].
     handle: AtomicNumber,
     window: UnsafeCell<Option<Window>>,
     attributes: UnsafeCell<Attributes>,
 }
 
-/// What the predefined attributes point to.
+/// The values to which the predefined attributes point.
 #[derive(Clone, Copy)]
 pub(crate) struct Attributes {
     pub(crate) base: *mut c_void,
@@ -28,19 +28,19 @@ pub(crate) struct Attributes {
     pub(crate) model: c_int,
 }
 
-// SAFETY: what is in the cells changes before the handle is known and in the call that frees the window only,
-// when no other thread uses it. A window may be used by all threads.
+// SAFETY: the cells change only before the handle is published, and in the call that frees the window. No other thread
+// uses them then. All threads may use a window.
 unsafe impl Sync for Ours {}
-// SAFETY: as above; nothing in it belongs to a thread.
+// SAFETY: as above; nothing in it belongs to a particular thread.
 unsafe impl Send for Ours {}
 
 const NEAR: usize = 64;
 
-/// The windows used last, by some bits of their handles.
+/// The windows used last, indexed by some bits of their handles.
 static LATELY: [AtomicPtr<Ours>; NEAR] =
     [const { AtomicPtr::new((&raw const NOBODYS).cast_mut()) }; NEAR];
 
-/// Stands where none was used, so that it need not be asked whether one was.
+/// Stands where no window was used, so that the fast path need not test for that.
 static NOBODYS: Ours = Ours {
     handle: AtomicNumber::new(NO_HANDLE),
     window: UnsafeCell::new(None),
@@ -55,7 +55,7 @@ static NOBODYS: Ours = Ours {
 
 static ALL: RwLock<Option<HashMap<Number, &'static Ours>>> = RwLock::new(None);
 
-/// Handles are numbers in a row, or addresses of large structures.
+/// Handles are consecutive numbers, or addresses of large structures.
 #[inline(always)]
 #[allow(clippy::unnecessary_cast, reason = "as wide as the host's handles are")]
 fn place(handle: Number) -> usize {
@@ -71,7 +71,7 @@ fn place(handle: Number) -> usize {
 pub(crate) fn lately(win: MPI_Win) -> Option<&'static Ours> {
     let handle = win.number();
     let lately = LATELY[place(handle)].load(Ordering::Acquire);
-    // SAFETY: one that was leaked, or nobody's.
+    // SAFETY: the pointer is to an entry that was leaked, or to `NOBODYS`.
     let ours = unsafe { NonNull::new_unchecked(lately).as_ref() };
     (ours.handle.load(Ordering::Acquire) == handle).then_some(ours)
 }
@@ -82,11 +82,11 @@ pub(crate) fn find(win: MPI_Win) -> Option<&'static Ours> {
     lately(win).or_else(|| find_far(win.number()))
 }
 
-/// The window of this handle, also while it is freed: then it has its attributes still.
+/// The window of this handle, even while it is being freed: it still has its attributes then.
 pub(crate) fn find_attributes(win: MPI_Win) -> Option<&'static Attributes> {
     let all = ALL.read().unwrap_or_else(PoisonError::into_inner);
     let ours: &'static Ours = all.as_ref()?.get(&win.number())?;
-    // SAFETY: they stay until the handle goes.
+    // SAFETY: the attributes stay until the handle is forgotten.
     Some(unsafe { &*ours.attributes.get() })
 }
 
@@ -102,7 +102,7 @@ fn find_far(handle: Number) -> Option<&'static Ours> {
     Some(ours)
 }
 
-/// Those without a window.
+/// Entries without a window.
 static SPARE: Mutex<Vec<&'static Ours>> = Mutex::new(Vec::new());
 
 /// Puts a new window behind its carrier.
@@ -110,7 +110,7 @@ pub(crate) fn insert(carrier: MPI_Win, window: Window, attributes: Attributes) {
     let spare = lock(&SPARE).pop();
     let ours = match spare {
         Some(ours) => {
-            // SAFETY: nobody knows it: it has no handle.
+            // SAFETY: no other thread has a reference to it, because it has no handle.
             unsafe { *ours.attributes.get() = attributes };
             ours
         }
@@ -127,49 +127,48 @@ pub(crate) fn insert(carrier: MPI_Win, window: Window, attributes: Attributes) {
 
 impl Ours {
     pub(crate) fn window(&self) -> &Window {
-        // SAFETY: the program uses the handle, so that the window is not being freed: else it would break
-        // MPI's rules.
+        // SAFETY: the program uses the handle, so by MPI's rules no thread frees the window.
         match unsafe { &*self.window.get() } {
             Some(window) => window,
             None => freed(),
         }
     }
 
-    /// The same, where each test counts.
+    /// The same without a test, where each instruction counts.
     ///
     /// # Safety
-    /// This was found by its handle just now, and no thread frees the window meanwhile.
+    /// This was just found by its handle, and no thread frees the window meanwhile.
     #[inline(always)]
     pub(crate) unsafe fn quick_window(&self) -> &Window {
-        // SAFETY: a handle is here from when there is a window (`put_back`) until before it is taken away (`take`).
+        // SAFETY: the handle is here only while there is a window: from `put_back` until just before `take` removes it.
         unsafe { (*self.window.get()).as_ref().unwrap_unchecked() }
     }
 
     pub(crate) fn attributes(&self) -> Attributes {
-        // SAFETY: they stay until the handle goes.
+        // SAFETY: the attributes stay until the handle is forgotten.
         unsafe { *self.attributes.get() }
     }
 
-    /// For the call that frees the window. Until [`Ours::forget`] the handle has its attributes, and is the
-    /// host's else.
+    /// For the call that frees the window. Until [`Ours::forget`] the handle keeps its attributes. For all other calls
+    /// it is the host's.
     pub(crate) fn take(&self) -> Option<Window> {
         self.handle.store(NO_HANDLE, Ordering::Release);
-        // SAFETY: no thread uses a window while one frees it.
+        // SAFETY: no thread uses a window while another frees it.
         unsafe { (*self.window.get()).take() }
     }
 
-    /// It was not freed after all.
+    /// For a window that was not freed after all.
     pub(crate) fn put_back(&self, carrier: MPI_Win, window: Window) {
         // SAFETY: as for `take`.
         unsafe { *self.window.get() = Some(window) };
         self.handle.store(carrier.number(), Ordering::Release);
     }
 
-    /// The handle may come again, for another window.
+    /// Call it before the host can reuse the handle for another window.
     pub(crate) fn forget(&'static self, carrier: MPI_Win) {
         let handle = carrier.number();
         let mut all = ALL.write().unwrap_or_else(PoisonError::into_inner);
-        // It may have come again by now.
+        // The handle may already be another window's.
         if let Some(all) = all.as_mut()
             && all.get(&handle).is_some_and(|&other| ptr::eq(other, self))
         {

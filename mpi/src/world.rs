@@ -1,4 +1,4 @@
-//! The host's world: whether it has begun, and the ranks that the host joins.
+//! The host's world: whether it has begun, and the ranks that the host connects.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use crate::constants;
 use crate::host::{self, HostError, check};
 use crate::mpi_h::MPI_Comm;
 
-/// Some ranks that the host joins.
+/// Some ranks that the host connects.
 pub(crate) struct Ranks {
     comm: MPI_Comm,
     rank: u32,
@@ -36,12 +36,12 @@ impl Ranks {
         self.size == 1
     }
 
-    /// What each passed, one after the other.
+    /// The bytes that each rank passed, one after the other.
     pub(crate) fn allgather_bytes(&self, mine: &[u8]) -> std::result::Result<Vec<u8>, HostError> {
         let len = c_int::try_from(mine.len()).map_err(|_| HostError(0))?;
         let mut all = vec![0; mine.len() * self.size as usize];
         let byte = constants::byte();
-        // SAFETY: each rank has `len` bytes, for which there is room `size` times.
+        // SAFETY: each rank passes `len` bytes, and there is room for `size` times as many.
         check(unsafe {
             host::PMPI_Allgather(
                 mine.as_ptr().cast(),
@@ -57,8 +57,8 @@ impl Ranks {
     }
 }
 
-// SAFETY: `MPI_Allgather` puts what rank `r` of the communicator sends at place `r` of what each receives, and the
-// collectives of one communicator go together in their order. A host that breaks this breaks MPI.
+// SAFETY: `MPI_Allgather` stores the block of the communicator's rank `r` at place `r` on each rank, and matches the
+// collectives of one communicator in their order. A host that does not do so violates MPI.
 unsafe impl Allgather for Ranks {
     fn rank(&self) -> u32 {
         self.rank
@@ -77,17 +77,17 @@ unsafe impl Allgather for Ranks {
 static HAS_WORLD: AtomicBool = AtomicBool::new(false);
 static HAS_SESSION: AtomicBool = AtomicBool::new(false);
 
-/// The host has begun its world.
+/// Call it when the host has begun its world.
 pub(crate) fn begins() {
     HAS_WORLD.store(true, Ordering::Relaxed);
 }
 
-/// The program has begun a session, which need not have a world.
+/// Call it when the program has begun a session, which need not have a world.
 pub(crate) fn session_begins() {
     HAS_SESSION.store(true, Ordering::Relaxed);
 }
 
-/// Whether the host has its world, which it has no more once it has ended. In Intel MPI, sessions count as if they had.
+/// Whether the host's world has begun and not ended. In Intel MPI, a session also counts.
 pub(crate) fn has_begun() -> bool {
     let mut has_ended = 0;
     // SAFETY: a local.
@@ -104,12 +104,12 @@ pub(crate) fn has_begun() -> bool {
     flag != 0
 }
 
-/// Which rank of the host's world this is.
+/// This process's rank in the host's world.
 pub(crate) fn rank() -> u32 {
     Ranks::of(constants::comm_world()).map_or(0, |ranks| ranks.rank)
 }
 
-/// What sentences about this process begin with: its rank in the host's world, while there is one.
+/// The beginning of messages about this process: its rank in the host's world, if there is one.
 pub(crate) fn name() -> String {
     match has_begun() {
         true => format!("rank {}: ", rank()),

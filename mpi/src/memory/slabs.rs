@@ -1,21 +1,21 @@
-//! Small pieces, cut from large ones: each of the large ones is an object of the system's.
+//! Small pieces, cut from slabs. Each slab is an object of the operating system.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ptr::NonNull;
 
-/// Pieces begin at lines.
+/// Pieces begin at cache lines.
 const SMALLEST: usize = 64;
 const LARGEST: usize = 16 << 10;
 const CLASSES: usize = (LARGEST / SMALLEST).ilog2() as usize + 1;
-/// Bytes that are asked for at once: this, or twice as much as last time, up to the most.
+/// The size of the first slab. Each following slab is twice as large, up to the largest size.
 const FIRST_SLAB: usize = 64 << 10;
 const MOST_SLAB: usize = 4 << 20;
 
-/// A size of pieces: so many doublings of the smallest.
+/// A size of pieces: the smallest size, doubled this many times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Class(usize);
 
-/// The smallest pieces that have so many bytes, if there are such.
+/// The smallest class whose pieces have at least this many bytes, if there is one.
 pub(super) fn class(size: usize) -> Option<Class> {
     let class = size.max(SMALLEST).next_power_of_two() / SMALLEST;
     (size <= LARGEST).then(|| Class(class.ilog2() as usize))
@@ -37,16 +37,16 @@ struct Pieces {
 #[derive(Default)]
 pub(super) struct Slabs {
     pieces: [Pieces; CLASSES],
-    /// By their addresses, with what they are cut into.
+    /// By address, with the class of their pieces.
     slabs: BTreeMap<usize, (NonNull<u8>, Class)>,
     taken: HashSet<usize>,
 }
 
-// SAFETY: the pointers are to memory of the whole process, which nothing here touches.
+// SAFETY: the pointers are to memory of the whole process, which this type does not access.
 unsafe impl Send for Slabs {}
 
 impl Slabs {
-    /// A piece of this class. If there is none, `more` gives a slab of so many bytes.
+    /// A piece of this class. If none is free, `more` allocates a slab of the given size.
     pub(super) fn take<E>(
         &mut self,
         class: Class,
@@ -59,7 +59,7 @@ impl Slabs {
             pieces.last_slab = size;
             self.slabs.insert(slab.addr().get(), (slab, class));
             let all = (0..size / class.bytes()).rev();
-            // SAFETY: inside of the slab.
+            // SAFETY: the address is inside the slab.
             let cut = all.map(|at| unsafe { slab.add(at * class.bytes()) });
             pieces.free.extend(cut);
         }
@@ -68,13 +68,13 @@ impl Slabs {
         Ok(piece)
     }
 
-    /// Whether it was a piece that is taken; then it is free again.
+    /// Frees the piece at this address. Returns false if no allocated piece begins there.
     pub(super) fn give_back(&mut self, address: usize) -> bool {
         if !self.taken.remove(&address) {
             return false;
         }
         if let Some((_, &(slab, class))) = self.slabs.range(..=address).next_back() {
-            // SAFETY: a piece that is taken is inside of the last slab that begins before it.
+            // SAFETY: an allocated piece is inside the last slab that begins before it.
             let piece = unsafe { slab.add(address - slab.addr().get()) };
             self.pieces[class.0].free.push(piece);
         }

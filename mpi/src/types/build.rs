@@ -1,4 +1,4 @@
-//! Derived datatypes, from what the host says of how they were made (MPI-4.1, section 5.1.13).
+//! Makes derived datatypes from the host's description of how they were made (MPI-4.1, section 5.1.13).
 
 use std::ffi::c_int;
 
@@ -19,25 +19,25 @@ struct Contents {
     types: Vec<Old>,
 }
 
-/// A type that the host gave out, to be given back if it is not predefined.
+/// A type that the host returned. It is freed unless it is predefined.
 struct Old(MPI_Datatype);
 
 impl Drop for Old {
     fn drop(&mut self) {
         if predefined::find(self.0).is_none() && !is_named(self.0) {
-            // SAFETY: MPI_Type_get_contents made it; nobody else has the handle.
+            // SAFETY: MPI_Type_get_contents made it, and nothing else has the handle.
             unsafe { host::PMPI_Type_free(&raw mut self.0) };
         }
     }
 }
 
-/// How many integers, addresses, large counts and types there are.
+/// The number of integers, addresses, large counts and types.
 struct Envelope {
     combiner: c_int,
     lens: [MPI_Count; 4],
 }
 
-/// Hosts of MPI 4 refuse to say in `int`s how a type with large counts was made.
+/// Hosts of MPI 4 refuse to describe a type with large counts in `int`s.
 fn has_large() -> bool {
     static LARGE: Symbol = Symbol::new("PMPI_Type_get_envelope_c\0");
     LARGE.find().is_some()
@@ -84,7 +84,8 @@ fn combiner(datatype: MPI_Datatype) -> Option<Combiner> {
     Combiner::of(envelope(datatype).ok()?.combiner)
 }
 
-/// Of a type that the host made for a Fortran program's choice of precision: predefined, without a name.
+/// The kind of a type that the host made for a precision that a Fortran program chose. It is predefined, but has no
+/// name.
 fn kind_by_precision(combiner: Combiner) -> Option<Kind> {
     match combiner {
         Combiner::F90Real => Some(Kind::Float),
@@ -94,7 +95,7 @@ fn kind_by_precision(combiner: Combiner) -> Option<Kind> {
     }
 }
 
-/// Such a type, as one element.
+/// Such a type as one element.
 pub(super) fn single_by_precision(datatype: MPI_Datatype) -> Option<BasicType> {
     let kind = kind_by_precision(combiner(datatype)?)?;
     predefined::element(datatype, kind)
@@ -162,7 +163,7 @@ impl Contents {
         Ok(Some(contents))
     }
 
-    /// Puts large counts where a type made with `int`s has what they say (MPI-4.1, section 5.1.13).
+    /// Puts large counts where a type made with `int`s has the corresponding integers (MPI-4.1, section 5.1.13).
     fn put_counts(&mut self, counts: &[MPI_Count]) {
         let ints = match self.combiner {
             Combiner::Resized => 0,
@@ -188,13 +189,14 @@ impl Contents {
         self.integers[at]
     }
 
-    /// So many integers from one on.
+    /// `len` integers, beginning at index `from`.
     fn list(&self, from: usize, len: i64) -> Vec<i64> {
         let range = from..from + len.unsigned_abs() as usize;
         self.integers[range].to_vec()
     }
 
-    /// Of the lists behind the number of dimensions, which have an integer for each dimension, one by its place.
+    /// After the number of dimensions there are lists with an integer for each dimension. Returns the list at index
+    /// `place`.
     fn each_dim(&self, dims_at: usize, place: usize) -> Vec<i64> {
         let dims = self.integer(dims_at);
         self.list(dims_at + 1 + place * dims.unsigned_abs() as usize, dims)
@@ -212,7 +214,7 @@ impl Contents {
     }
 }
 
-/// A type of any nesting.
+/// Makes a type of any nesting.
 pub(super) fn build(datatype: MPI_Datatype) -> Result<Views> {
     let views = inside(datatype)?;
     match predefined::find(datatype) {
@@ -221,7 +223,7 @@ pub(super) fn build(datatype: MPI_Datatype) -> Result<Views> {
     }
 }
 
-/// With the host's bounds, which it rounds up to alignments of its own choice (MPI-4.1, section 5.1.6).
+/// With the host's bounds, which the host rounds up to an alignment of its choice (MPI-4.1, section 5.1.6).
 fn bounded(datatype: MPI_Datatype, views: &Views) -> Result<Views> {
     let (mut lb, mut extent): (MPI_Count, MPI_Count) = (0, 0);
     // SAFETY: both are locals; the host checks the handle.
@@ -232,7 +234,7 @@ fn bounded(datatype: MPI_Datatype, views: &Views) -> Result<Views> {
     })
 }
 
-/// Makes a type of the one inside of it.
+/// Makes a type of its inner type.
 type Make<'a> = Box<dyn Fn(&Datatype) -> transom::Result<Datatype> + 'a>;
 
 fn inside(datatype: MPI_Datatype) -> Result<Views> {
@@ -302,19 +304,19 @@ fn structure(contents: &Contents) -> Result<Views> {
     })
 }
 
-/// The elements that one process has of an array which is spread over a grid of processes (section 5.1.4).
+/// One process's elements of an array that is distributed over a grid of processes (section 5.1.4).
 fn darray(contents: &Contents) -> Make<'_> {
     let mut rest = contents.integer(1);
     let [sizes, kinds, args, grid] = [0, 1, 2, 3].map(|which| contents.each_dim(2, which));
     let dims = sizes.len();
     let order = contents.order(3 + 4 * dims);
     let mut places = vec![0; dims];
-    // The grid's order is C's, whatever the array's.
+    // The grid always has C's order, whatever the array's order is.
     for (place, &processes) in places.iter_mut().zip(&grid).rev() {
         *place = rest % processes;
         rest /= processes;
     }
-    // Which of each dimension's indices are here, from the innermost dimension on.
+    // The process's indices in each dimension, from the innermost dimension outwards.
     let runs = |d: usize| {
         (
             sizes[d],
@@ -332,7 +334,7 @@ fn darray(contents: &Contents) -> Make<'_> {
             let at = starts
                 .iter()
                 .map(|&start: &i64| start.saturating_mul(stride));
-            // One index after the other, whatever the part of an index spans.
+            // Each index begins one stride after the previous one, whatever the part of an index spans.
             let one = Datatype::resized(&part, part.lb(), stride)?;
             part = Datatype::hindexed(lens, &at.collect::<Vec<_>>(), &one)?;
             stride = stride.saturating_mul(*size);
@@ -341,7 +343,7 @@ fn darray(contents: &Contents) -> Make<'_> {
     })
 }
 
-/// Where the runs of indices begin, and how long they are.
+/// The beginnings of the runs of indices, and their lengths.
 fn runs(size: i64, kind: i64, arg: i64, processes: i64, place: i64) -> (Vec<i64>, Vec<i64>) {
     let default = arg == i64::from(constants::distribute_dflt_darg());
     let block = if kind == i64::from(constants::distribute_block()) {

@@ -1,4 +1,4 @@
-//! Derived datatypes, taken apart once: kept until the host deletes them, which an attribute tells.
+//! Derived datatypes that were analysed once. They are kept until the host deletes them, which an attribute reports.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
@@ -17,14 +17,14 @@ use crate::mpi_h::{MPI_Datatype, Number};
 use crate::process::process;
 
 static DERIVED: RwLock<Option<HashMap<Number, Arc<Type>>>> = RwLock::new(None);
-/// The attribute that types in the map have, once there is one.
+/// The attribute of types in the map, once it exists.
 static KEYVAL: AtomicI32 = AtomicI32::new(0);
 
-/// The host has begun.
+/// Call it when the host has begun.
 pub(crate) fn begin() {
     predefined::begin();
     let mut keyval = constants::keyval_invalid();
-    // SAFETY: both functions are what MPI calls them by, and live as long as the process.
+    // SAFETY: both functions have the types that MPI demands, and live as long as the process.
     let code = unsafe {
         host::PMPI_Type_create_keyval(not_copied, deleted, &raw mut keyval, ptr::null_mut())
     };
@@ -34,7 +34,7 @@ pub(crate) fn begin() {
     }
 }
 
-/// The host is about to end.
+/// Call it before the host ends.
 pub(crate) fn end() {
     let known = DERIVED
         .write()
@@ -42,12 +42,12 @@ pub(crate) fn end() {
         .take();
     if known.is_some() {
         let mut keyval = KEYVAL.load(Ordering::Acquire);
-        // SAFETY: a local, of a keyval that was created.
+        // SAFETY: the place is a local, and contains a keyval that was created.
         unsafe { host::PMPI_Type_free_keyval(&raw mut keyval) };
     }
 }
 
-/// The handle may come again, for another type.
+/// The host may reuse the handle for another type.
 unsafe extern "C" fn deleted(
     datatype: MPI_Datatype,
     _: c_int,
@@ -78,8 +78,8 @@ pub(super) fn find(datatype: MPI_Datatype) -> Result<Arc<Type>> {
         ));
     }
     let ty = Arc::new(build::build(datatype)?.commit());
-    // Without an attribute, nobody would tell when the handle comes again.
-    // SAFETY: the type was just taken apart, so that it is one; the value is not used.
+    // Without an attribute, this map would not learn when the host reuses the handle. SAFETY: the type was just
+    // analysed, so it exists; the value is not used.
     check(unsafe {
         host::PMPI_Type_set_attr(datatype, KEYVAL.load(Ordering::Acquire), ptr::null_mut())
     })?;

@@ -1,4 +1,4 @@
-//! The program's datatypes, as Transom has them.
+//! The program's datatypes, in Transom's form.
 
 mod build;
 mod cache;
@@ -22,9 +22,9 @@ use crate::mpi_h::MPI_Datatype;
 
 /// A datatype in two views.
 pub(crate) struct Type {
-    /// Its bytes, for what moves data: whatever the elements are, as many bytes fit.
+    /// Its bytes, for operations that move data: it has as many bytes, whatever the elements are.
     pub(crate) bytes: Committed,
-    /// Its elements, for what combines them.
+    /// Its elements, for operations that combine them.
     pub(crate) elements: Committed,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Dense {
     pub(crate) size: u32,
 }
 
-/// A type that is being made: both views.
+/// Both views of a type that is being made.
 #[derive(Clone)]
 struct Views {
     bytes: Datatype,
@@ -43,7 +43,7 @@ struct Views {
 }
 
 impl Views {
-    /// The same in both views.
+    /// Applies the same function to both views.
     fn each(&self, make: impl Fn(&Datatype) -> transom::Result<Datatype>) -> Result<Self> {
         Ok(Self {
             bytes: make(&self.bytes)?,
@@ -76,12 +76,12 @@ impl Deref for Known {
     }
 }
 
-/// A predefined type, as one element; also one without a name.
+/// A predefined type as one element; also a type without a name.
 pub(crate) fn single_of_any(datatype: MPI_Datatype) -> Option<BasicType> {
     single(datatype).or_else(|| build::single_by_precision(datatype))
 }
 
-/// What the program calls it.
+/// The program's name for the type.
 pub(crate) fn name(datatype: MPI_Datatype) -> String {
     let mut name = [0 as c_char; 1024];
     let mut len = 0;
@@ -94,7 +94,7 @@ pub(crate) fn name(datatype: MPI_Datatype) -> String {
         .unwrap_or_else(|| "a derived datatype".to_owned())
 }
 
-/// What this handle of the host's stands for.
+/// The type of this handle of the host.
 pub(crate) fn find(datatype: MPI_Datatype) -> Result<Known> {
     match predefined::find(datatype) {
         Some(ty) => Ok(Known::Predefined(ty)),

@@ -1,4 +1,4 @@
-//! The predefined datatypes: a table, made when the host begins.
+//! The predefined datatypes: a table that is made when the host begins.
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -28,11 +28,11 @@ fn known(datatype: MPI_Datatype) -> Option<&'static Predefined> {
 /// A predefined type whose elements have no padding.
 #[inline(always)]
 pub(crate) fn dense(datatype: MPI_Datatype) -> Option<Dense> {
-    // Few have no place there.
+    // A few are not in the quick table.
     quick::quick(datatype).or_else(|| known(datatype)?.dense)
 }
 
-/// A predefined type, as one element.
+/// A predefined type as one element.
 #[inline(always)]
 pub(crate) fn single(datatype: MPI_Datatype) -> Option<BasicType> {
     let quick = quick::quick(datatype).map(|dense| dense.ty);
@@ -76,7 +76,7 @@ fn size(datatype: MPI_Datatype) -> Option<usize> {
     let mut size: c_int = 0;
     // SAFETY: a local; the handle is not null, and the host's own.
     let code = unsafe { host::PMPI_Type_size(datatype, &raw mut size) };
-    // Types that a host does not support have no size.
+    // The size of a type that a host does not support is not positive.
     (code == 0 && size > 0).then_some(size.unsigned_abs() as usize)
 }
 
@@ -85,7 +85,7 @@ fn of_kind(kind: Kind, size: usize) -> Option<Views> {
     let byte = BasicType::Byte.into();
     let bytes = match ty.size() == ty.extent() {
         true => Datatype::contiguous(size as i64, &byte),
-        // Only pairs of a value and an int have padding: behind the value, or behind both.
+        // Only pairs of a value and an int have padding: after the value, or after both.
         false => {
             let int = size_of::<c_int>();
             let value = size - int;
@@ -108,12 +108,12 @@ pub(super) fn views(datatype: MPI_Datatype, kind: Kind) -> Option<Views> {
     of_kind(kind, size(datatype)?)
 }
 
-/// The same, as one element.
+/// The same as one element.
 pub(super) fn element(datatype: MPI_Datatype, kind: Kind) -> Option<BasicType> {
     kind.of_size(size(datatype)?)
 }
 
-/// A predefined type that Transom has nothing like: its bytes.
+/// The bytes of a predefined type for which Transom has no counterpart.
 pub(super) fn moved(datatype: MPI_Datatype) -> Result<Views> {
     let size = size(datatype).ok_or_else(|| unknown("this predefined type"))?;
     let bytes = Datatype::contiguous(size as i64, &BasicType::Byte.into())?;

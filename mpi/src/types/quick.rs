@@ -1,4 +1,4 @@
-//! Predefined types without padding, which most calls have: found by one look, or not here.
+//! Predefined types without padding, which most calls have. One access finds such a type, or shows that it is not here.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,13 +8,13 @@ use transom::BasicType;
 use super::{Dense, Type};
 use crate::mpi_h::{AtomicNumber, MPI_Datatype, NO_HANDLE, Number};
 
-/// Some fifteen times as many as there are types, so that soon a factor is found by which all have places of their own.
+/// About fifteen times the number of types, so that a factor that gives each type its own place is found soon.
 const PLACES: usize = 1024;
 const SHIFT: u32 = u32::BITS - PLACES.trailing_zeros();
-/// So many factors are tried; by the best, few types have none.
+/// The number of factors that are tried. With the best of them, only a few types have no place.
 const TRIED: u32 = 256;
 
-/// In one line of a cache.
+/// Fits a cache line.
 #[repr(align(32))]
 struct Place {
     handle: AtomicNumber,
@@ -22,7 +22,8 @@ struct Place {
     ty: UnsafeCell<Option<&'static Type>>,
 }
 
-// SAFETY: a cell is written to before its handle is stored, and never again; whoever reads it has loaded the handle.
+// SAFETY: a cell is written before its handle is stored, and never again. A thread reads it only after it has loaded
+// the handle.
 unsafe impl Sync for Place {}
 
 static TABLE: [Place; PLACES] = [const {
@@ -36,10 +37,10 @@ static TABLE: [Place; PLACES] = [const {
     }
 }; PLACES];
 
-/// Odd, so that no bit of a handle is lost.
+/// Odd, so that different handles give different products.
 static FACTOR: AtomicU32 = AtomicU32::new(1);
 
-/// Handles are numbers, or addresses in one library, which differ in their lower halves.
+/// Handles are numbers, or addresses in one library. They differ in their lower halves.
 #[inline(always)]
 fn place(handle: Number, factor: u32) -> usize {
     #[allow(clippy::unnecessary_cast, reason = "as wide as the host's handles are")]
@@ -57,24 +58,24 @@ fn find(datatype: MPI_Datatype) -> Option<&'static Place> {
 /// The type, if it is here.
 #[inline(always)]
 pub(crate) fn quick(datatype: MPI_Datatype) -> Option<Dense> {
-    // SAFETY: it was stored before the handle was, and changes no more.
+    // SAFETY: the cell was written before the handle was stored, and does not change.
     find(datatype).map(|at| unsafe { *at.dense.get() })
 }
 
-/// The same, with its layouts.
+/// The same with its layouts.
 pub(super) fn quick_type(datatype: MPI_Datatype) -> Option<&'static Type> {
     // SAFETY: as above.
     find(datatype).and_then(|at| unsafe { *at.ty.get() })
 }
 
-/// Takes up types, once, before any call looks for one.
+/// Fills the table, once, before any call looks for a type.
 pub(super) fn begin(types: &[(Number, Dense, &'static Type)]) {
     let factor = best_factor(types);
     FACTOR.store(factor, Ordering::Relaxed);
     for &(handle, dense, ty) in types {
         let at = &TABLE[place(handle, factor)];
         if at.handle.load(Ordering::Relaxed) == NO_HANDLE {
-            // SAFETY: nobody reads them before their handle is stored.
+            // SAFETY: no thread reads the cells before their handle is stored.
             unsafe {
                 *at.dense.get() = dense;
                 *at.ty.get() = Some(ty);
@@ -84,7 +85,7 @@ pub(super) fn begin(types: &[(Number, Dense, &'static Type)]) {
     }
 }
 
-/// The first factor by which no two types have one place, or that by which the fewest do.
+/// The first factor with which no two types have the same place, or else the one with the fewest such types.
 fn best_factor(types: &[(Number, Dense, &'static Type)]) -> u32 {
     let candidates = (1..=TRIED).map(|number| number.wrapping_mul(0x9e37_79b9) | 1);
     let without_place = |factor| {
