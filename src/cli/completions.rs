@@ -1,4 +1,4 @@
-//! `transom completions`: what shells complete command lines by.
+//! `transom completions`: scripts by which shells complete command lines.
 
 use std::process::ExitCode;
 
@@ -35,8 +35,8 @@ pub(super) fn run(args: &Args) -> ExitCode {
     screen::print_bytes(&script)
 }
 
-/// For bash, what the script does not know: that commands end in a program and its arguments, which complete as they do
-/// alone.
+/// For bash: the script does not know that commands end in a program and its arguments, which complete as they do
+/// without the command.
 fn programs(cli: &Command) -> String {
     let starts = |command: &&Command| {
         let mut arguments = command.get_positionals();
@@ -56,7 +56,7 @@ fn programs(cli: &Command) -> String {
     BASH_PROGRAMS.replace("CASES\n", &cases.collect::<String>())
 }
 
-/// `CASES` stands for the commands that start programs, and those of their options that take a value.
+/// `CASES` stands for the commands that start programs, with their options that take a value.
 const BASH_PROGRAMS: &str = r#"
 _transom_or_program() {
     local at word taking
@@ -90,7 +90,7 @@ CASES
 complete -F _transom_or_program -o bashdefault -o default transom
 "#;
 
-/// What of a command a user may type.
+/// The part of a command that a user may type.
 fn shown(command: &Command) -> Command {
     let arguments = command.get_arguments().filter(|arg| !arg.is_hide_set());
     Command::new(command.get_name().to_owned())

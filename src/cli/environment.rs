@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use clap::builder::Styles;
 
-/// A variable, and what it does.
+/// A variable, and its effect.
 type Variable = (&'static str, &'static str);
 
-/// What every process of a job reads.
+/// The variables that every process of a job reads.
 const OF_RANKS: [Variable; 8] = [
     (
         "TRANSOM_DEVICE",
@@ -45,7 +45,7 @@ const OF_RANKS: [Variable; 8] = [
 
 const OF_ALL: [Variable; 1] = [("NO_COLOR", "1: no colours")];
 
-/// Those of a command; `None` if there are none but [`OF_ALL`].
+/// The variables of a command; `None` if it has only [`OF_ALL`].
 pub(super) fn of_command(name: &str) -> Option<Vec<Variable>> {
     let only = |names: &[&str]| {
         let known = OF_RANKS.into_iter();
@@ -60,7 +60,7 @@ pub(super) fn of_command(name: &str) -> Option<Vec<Variable>> {
     Some(found)
 }
 
-/// What stands below a command's options.
+/// The text below a command's options.
 pub(super) fn help(name: &str) -> String {
     let header = *Styles::default().get_header();
     let mut text = format!("{header}Environment:{header:#}");
@@ -71,7 +71,7 @@ pub(super) fn help(name: &str) -> String {
     text
 }
 
-/// The section of a manual page.
+/// The section of a manual page about the variables.
 pub(super) fn manual_section(name: &str) -> Option<String> {
     let mut text = ".SH ENVIRONMENT\n".to_owned();
     for (variable, what) in of_command(name)? {

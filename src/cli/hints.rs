@@ -1,4 +1,4 @@
-//! Hints that nobody knows. The library ignores them, as MPI wants it; who typed them wants to know.
+//! Unknown hints. The library ignores them, as MPI demands, but the user wants to know of them.
 
 use transom::Info;
 use transom::lower::similar_hint;
@@ -25,14 +25,14 @@ const VALUES: [(&str, &[&str]); 12] = [
 ];
 const FLAG: &[&str] = &["true", "false"];
 
-/// Hints as `--hint` takes them, some of each key.
+/// Examples of hints in the form that `--hint` accepts, some for each key.
 pub(super) fn examples() -> Vec<String> {
     let of_key =
         |(key, values): (_, &'static [_])| values.iter().map(move |v| format!("{key}={v}"));
     VALUES.into_iter().flat_map(of_key).collect()
 }
 
-/// Warns of each of these names, in a line.
+/// Prints one line of warning for each of these keys.
 pub(super) fn warn_of_unknown(keys: &[String]) {
     for key in keys {
         screen::warn(&oddity(key));

@@ -63,7 +63,7 @@ fn pages() -> Result<Vec<(String, Vec<u8>)>, ManError> {
         .collect()
 }
 
-/// As all pages, but for a section of the environment, which is no further text here.
+/// Renders a page like clap_mangen's own, but has a section about the environment instead of clap's further text.
 fn render(man: &Man, command: &Command, page: &mut Vec<u8>) -> io::Result<()> {
     man.render_title(page)?;
     man.render_name_section(page)?;

@@ -22,19 +22,19 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 
 use screen::{fail, print, warn};
 
-/// Exit code for a command line that makes no sense.
+/// The exit code for a wrong command line.
 const USAGE: u8 = 2;
 
 /// The environment variable that names the device.
 const DEVICE: &str = "TRANSOM_DEVICE";
 
-/// The device that the environment names; `None` where it leaves the choice open.
+/// The device that the environment names; `None` if it names none.
 fn device_variable() -> Option<String> {
     let spec = std::env::var(DEVICE).ok()?;
     (!matches!(spec.as_str(), "" | "auto")).then_some(spec)
 }
 
-/// Whether another of these commands has started this one as a rank, and said what there was to say.
+/// Whether a launcher with PMI-1, such as another of these commands, has started this process as a rank.
 fn is_rank() -> bool {
     std::env::var_os("PMI_FD").is_some()
 }
@@ -60,7 +60,7 @@ impl From<BindToArg> for transom::launcher::BindTo {
     }
 }
 
-/// What the command is, and what of it depends on how it was built.
+/// The command's version, with the features with which it was built.
 const VERSION: &str = match (cfg!(feature = "verbs"), cfg!(feature = "adversarial")) {
     (false, false) => concat!(env!("CARGO_PKG_VERSION"), " (features: none)"),
     (true, false) => concat!(env!("CARGO_PKG_VERSION"), " (features: verbs)"),
@@ -94,7 +94,7 @@ enum Command {
 }
 
 impl Command {
-    /// Whether ranks come of it, the first of which says what is wrong with the environment of all.
+    /// Whether the command starts ranks. The first rank then reports errors in the environment for all.
     fn leads_to_ranks(&self) -> bool {
         match self {
             Self::Run(_) | Self::Mpi(_) => true,

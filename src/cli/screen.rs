@@ -1,5 +1,5 @@
-//! What the command prints: with colours where it is a terminal that reads them, and `NO_COLOR` does not
-//! forbid it.
+//! The command's output. It has colours if it goes to a terminal that supports them, and `NO_COLOR` does not forbid
+//! them.
 
 use std::fmt::Display;
 use std::io::{self, Write as _};
@@ -22,7 +22,7 @@ pub(super) fn fail(error: &dyn Display, code: u8) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Says in one line on standard error what is odd, and keeps nothing from going on.
+/// Prints one line of warning on standard error; the command continues.
 pub(super) fn warn(oddity: &dyn Display) {
     say(DOUBTFUL, oddity);
 }
@@ -33,29 +33,30 @@ fn say(style: Style, text: &dyn Display) {
         ColorChoice::Never => strip_str(&line).to_string(),
         _ => line,
     };
-    // In one piece, between what other ranks write. Where standard error is gone, the exit code must do.
+    // In one write, so that other ranks' output does not split it. If standard error is closed, only the exit code
+    // remains.
     let _ = io::stderr().write_all(line.as_bytes());
 }
 
-/// How many columns standard output has; `None` if it is no terminal, or does not say.
+/// The width of standard output in columns; `None` if it is not a terminal, or does not say.
 pub(super) fn columns() -> Option<usize> {
     let (_, columns) = Term::stdout().size_checked()?;
     Some(columns.into())
 }
 
-/// Prints text that may have styles in it.
+/// Prints text that may contain styles.
 pub(super) fn print(text: &str) -> ExitCode {
     written(anstream::stdout().write_all(text.as_bytes()))
 }
 
-/// An object of JSON in each line.
+/// One JSON object in each line.
 pub(super) fn json_lines(objects: &[impl Serialize]) -> String {
     let line =
         |object| serde_json::to_string(object).expect("strings, numbers and lists only") + "\n";
     objects.iter().map(line).collect()
 }
 
-/// Prints a file's content as it is.
+/// Prints a file's content unchanged.
 pub(super) fn print_bytes(content: &[u8]) -> ExitCode {
     written(std::io::stdout().write_all(content))
 }

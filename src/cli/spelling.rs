@@ -1,11 +1,11 @@
-//! `-np N`, as launchers of MPIs take it, for `-n N`.
+//! Accepts `-np N`, the option of MPI launchers, for `-n N`.
 
 use std::ffi::{OsStr, OsString};
 
 use clap::{Arg, Command};
 
-/// The command line with `-n` for each `-np` that is the command's own. From the program's name on, words
-/// are the program's.
+/// The command line with `-n` for each `-np` of the command itself. The words from the program's name on belong to the
+/// program.
 pub(super) fn with_np(words: impl IntoIterator<Item = OsString>, cli: &Command) -> Vec<OsString> {
     let mut words = words.into_iter();
     let mut respelled: Vec<OsString> = words.by_ref().take(2).collect();
@@ -39,7 +39,7 @@ fn as_n(word: OsString) -> OsString {
     }
 }
 
-/// Whether the next word is the value of this one, if it is an option at all.
+/// For an option: whether the next word is its value.
 fn option(command: &Command, word: &OsStr) -> Option<bool> {
     let text = word.to_string_lossy();
     if text == "--" {
@@ -53,7 +53,7 @@ fn option(command: &Command, word: &OsStr) -> Option<bool> {
         return Some(command.get_arguments().find(named).is_some_and(has_value));
     }
     let letters = text.strip_prefix('-')?;
-    // The first letter that takes a value takes the rest of the word, or else the next one.
+    // The first letter that takes a value takes the rest of the word, or if it is empty the next word.
     let mut rest = letters.chars();
     let taker = rest.find(|&letter| with_short(command, letter).is_some_and(has_value));
     (!letters.is_empty()).then(|| taker.is_some() && rest.as_str().is_empty())

@@ -1,4 +1,4 @@
-//! Values that completions offer, of options that take others, too.
+//! Values that completions offer for options that also accept other values.
 
 use std::ffi::OsStr;
 
@@ -9,13 +9,13 @@ use transom::devices::REGISTRY;
 
 use super::hints;
 
-/// What `--device` may name without knowing this machine.
+/// Values of `--device` that do not depend on this machine.
 pub(super) fn device() -> impl TypedValueParser<Value = String> {
     let devices = ["auto"].into_iter().chain(REGISTRY.names());
     Suggested(devices.map(str::to_owned).collect())
 }
 
-/// Each known hint with values that it may have.
+/// Each known hint with possible values.
 pub(super) fn hint() -> impl TypedValueParser<Value = String> {
     Suggested(hints::examples())
 }

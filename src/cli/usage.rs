@@ -1,4 +1,4 @@
-//! Command lines that are not understood: one line that says why, and what may have been meant.
+//! Wrong command lines: one line says why, and what the user may have meant.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use clap::{Command, Parser};
 use super::USAGE;
 use super::screen::{fail, print};
 
-/// Prints help where it was asked for, else what is wrong, in one line.
+/// Prints help if the user asked for it, or else in one line what is wrong.
 pub(super) fn explain(error: &clap::Error, words: &[OsString], cli: &Command) -> ExitCode {
     let text = error.render().ansi().to_string();
     if matches!(
@@ -30,7 +30,7 @@ pub(super) fn explain(error: &clap::Error, words: &[OsString], cli: &Command) ->
     }
 }
 
-/// What clap says in several lines, less the usage and the hint at `--help`; and its tips.
+/// Clap's message of several lines as one, without the usage and the hint at `--help`; and clap's tips.
 fn one_line(text: &str, styles: &Styles) -> (String, Vec<String>) {
     let (error, usage, tip) = (styles.get_error(), styles.get_usage(), styles.get_valid());
     let usage = format!("{usage}Usage:{usage:#}");
@@ -52,7 +52,7 @@ fn one_line(text: &str, styles: &Styles) -> (String, Vec<String>) {
     )
 }
 
-/// What is wrong with the command that `help` is asked about, of which clap says less.
+/// The error for the command in `help COMMAND`; clap's own says less.
 pub(super) fn without_help<P: Parser>(words: &[OsString]) -> Option<clap::Error> {
     let [program, help, command, ..] = words else {
         return None;
@@ -61,7 +61,7 @@ pub(super) fn without_help<P: Parser>(words: &[OsString]) -> Option<clap::Error>
     (help == "help" && error.kind() == ErrorKind::InvalidSubcommand).then_some(error)
 }
 
-/// What whoever is used to the launchers of MPIs may have meant.
+/// What a user of MPI launchers may have meant.
 fn meant(error: &clap::Error, words: &[OsString]) -> Option<String> {
     let first = words.get(1)?.to_str()?;
     let wrong = match error.kind() {
@@ -85,7 +85,7 @@ fn meant(error: &clap::Error, words: &[OsString]) -> Option<String> {
     }
 }
 
-/// The word that is not understood.
+/// The word that clap does not understand.
 fn wrong(error: &clap::Error, kind: ContextKind) -> Option<&str> {
     match error.get(kind)? {
         ContextValue::String(wrong) => Some(wrong),
@@ -93,8 +93,8 @@ fn wrong(error: &clap::Error, kind: ContextKind) -> Option<&str> {
     }
 }
 
-/// The command that differs from a word in a letter, or in two that have changed places, which clap takes for more;
-/// or else all commands.
+/// The command that differs from a word in one letter or in two letters that are swapped, which clap considers more
+/// different. If there is none, all commands.
 fn commands(word: &str, cli: &Command) -> String {
     let names: Vec<&str> = cli.get_subcommands().map(Command::get_name).collect();
     let near = names

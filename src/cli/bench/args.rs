@@ -1,4 +1,4 @@
-//! What is asked for, checked before anything is measured.
+//! The options of `transom bench`, which are checked before anything is measured.
 
 use std::fs;
 use std::path::PathBuf;
@@ -112,10 +112,10 @@ pub(in crate::cli) struct Args {
     pub(super) verbose: bool,
 }
 
-/// No file, and nothing else that a shell could know.
+/// Neither a file nor another value that a shell could complete.
 const OTHER: clap::ValueHint = clap::ValueHint::Other;
 
-/// What is said of a measurement, which has no meaning where none is made.
+/// Options for a measurement, which have no meaning without one.
 const MEASURING: [&str; 14] = [
     "ranks",
     "device",
@@ -176,7 +176,7 @@ pub(super) enum Sync {
     LockShared,
 }
 
-/// Measurements that the user chose.
+/// The measurements that the user chose.
 pub(super) struct Selected {
     pub(super) lines: Vec<(Operation, usize)>,
     pub(super) syncs: Vec<Sync>,
@@ -188,10 +188,10 @@ pub(super) struct Selected {
     pub(super) span: usize,
 }
 
-/// What is to be measured.
+/// What to measure, and how.
 pub(super) struct Plan<'a> {
     pub(super) args: &'a Args,
-    /// Of all windows: the hints that they know.
+    /// The hints for all windows, without unknown ones.
     pub(super) info: Info,
     pub(super) unknown_hints: Vec<String>,
     /// `None`: the standard suite.
@@ -199,7 +199,7 @@ pub(super) struct Plan<'a> {
 }
 
 impl Args {
-    /// Whether something is to be measured.
+    /// Whether the command measures anything.
     pub(in crate::cli) fn measures(&self) -> bool {
         self.compare.is_empty() && self.from.is_empty()
     }
@@ -252,14 +252,14 @@ fn non_empty<'a, T>(given: &'a [T], otherwise: &'a [T]) -> &'a [T] {
     if given.is_empty() { otherwise } else { given }
 }
 
-/// As options and records have it.
+/// The name in options and records.
 pub(super) fn name(of: impl ValueEnum) -> String {
     let value = of.to_possible_value();
     value.map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 impl Operation {
-    /// As lines are named.
+    /// The name in lines of the table.
     pub(super) fn label(self) -> &'static str {
         match self {
             Self::Put => "put",
@@ -272,7 +272,7 @@ impl Operation {
         }
     }
 
-    /// How much of the target's memory `size` bytes are spread over.
+    /// The number of bytes of the target's memory over which `size` bytes are spread.
     pub(super) fn reach(self, size: usize) -> usize {
         match self {
             Self::PutStrided => size.saturating_mul(COLUMNS),
@@ -316,7 +316,7 @@ impl Plan<'_> {
         self.selected.as_ref().is_some_and(|it| it.registered)
     }
 
-    /// How often an iteration count of the standard suite is gone through.
+    /// How many iterations a measurement makes where the standard suite makes `standard`.
     pub(super) fn iterations(&self, standard: u32) -> u32 {
         match self.args.quick {
             true => (standard / 100).max(1),
@@ -324,17 +324,17 @@ impl Plan<'_> {
         }
     }
 
-    /// Refuses values of hints that no window takes.
+    /// Refuses values of hints that no window accepts.
     pub(super) fn check_hints(&self) -> Result<()> {
         check_hints(&self.info).map_err(BenchError::Hint)
     }
 
-    /// Refuses what would only end when the system runs out of memory.
+    /// Refuses a measurement for which the system does not have enough memory.
     pub(super) fn check_memory(&self, ranks: u32) -> Result<()> {
         let (Some(selected), Some(available)) = (&self.selected, available_memory()) else {
             return Ok(());
         };
-        // On every rank the caller's memory and an allocated window, and the origin's buffer.
+        // Every rank has the caller's memory and an allocated window; the origin also has a buffer.
         let needed = (selected.span as u128) * (2 * u128::from(ranks) + 1);
         if needed > u128::from(available) {
             let size = selected.span;
@@ -349,7 +349,7 @@ impl Plan<'_> {
     }
 }
 
-/// Bytes that this machine can still give away.
+/// The number of bytes that this machine can still allocate.
 fn available_memory() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text
@@ -359,7 +359,7 @@ fn available_memory() -> Option<u64> {
     kibibytes.checked_mul(1024)
 }
 
-/// What a value of an option comes to, or what it may be.
+/// The parsed value of an option, or the values that it may have.
 type Parsed<T> = std::result::Result<T, &'static str>;
 
 fn parse_size(text: &str) -> Parsed<usize> {
@@ -392,7 +392,7 @@ fn parse_percent(text: &str) -> Parsed<f64> {
 
 fn parse_up_to(text: &str, most: f64) -> Option<f64> {
     let number = text.parse().ok()?;
-    // A NaN is in no range.
+    // A NaN is in no range, and so is refused.
     (0.0..=most).contains(&number).then_some(number)
 }
 

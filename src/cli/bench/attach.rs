@@ -1,5 +1,5 @@
-//! The system calls on which puts to and gets from caller-owned memory are based, measured alone, for
-//! comparison with windows over such memory.
+//! The two system calls that puts to and gets from caller-owned memory use, measured by themselves, for comparison with
+//! windows over such memory.
 
 use std::hint::black_box;
 use std::io;
@@ -30,7 +30,7 @@ type Call = unsafe extern "C" fn(
     libc::c_ulong,
 ) -> libc::ssize_t;
 
-/// The target's memory, if all ranks reach each other's by these calls. Collective.
+/// Collective. The target's memory, if all ranks can access each other's memory by these calls.
 pub(super) fn find(bench: &Bench<'_>, memory: &ZeroedMemory) -> Result<Option<There>> {
     let comm = bench.comm;
     if bench.job.device_name() != REGISTRY.name_on_one_host() {
@@ -75,7 +75,7 @@ pub(super) fn run(bench: &mut Bench<'_>, there: There, buffer: *mut u8) -> Resul
             let (call, there, buffer, len) = black_box((call, there, buffer, len));
             let mut failed = None;
             bench.origin(line, || {
-                // SAFETY: the buffer is that long, and only this thread touches it.
+                // SAFETY: the buffer has this length, and only this thread accesses it.
                 if let Err(error) = unsafe { moves(call, there, buffer, len) } {
                     failed = Some(error);
                 }
@@ -100,7 +100,7 @@ unsafe fn moves(call: Call, there: There, buffer: *mut u8, len: usize) -> io::Re
         part(buffer),
         part(std::ptr::without_provenance_mut(there.at)),
     );
-    // SAFETY: the near part is the caller's promise; the kernel checks the far one.
+    // SAFETY: the caller promises that the local part is valid. The kernel checks the remote one.
     match unsafe { call(there.pid, &raw const near, 1, &raw const far, 1, 0) } {
         moved if moved == len as isize => Ok(()),
         _ => Err(io::Error::last_os_error()),

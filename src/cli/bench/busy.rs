@@ -1,4 +1,4 @@
-//! A target that computes for 50 ms and never calls in: how long an epoch at it takes.
+//! How long an epoch takes at a target that computes for 50 ms and makes no calls meanwhile.
 
 use std::hint::black_box;
 use std::thread;
@@ -13,7 +13,7 @@ use super::error::Result;
 use super::record::What;
 
 const COMPUTES: Duration = Duration::from_millis(50);
-/// By then the target has certainly begun.
+/// After this time the target has certainly begun.
 const HEAD_START: Duration = Duration::from_millis(3);
 
 pub(super) fn run(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
@@ -57,8 +57,8 @@ fn compute(begun: Instant) {
 fn epoch(window: &Window, buffer: *mut u8, operation: Operation) -> transom::Result<()> {
     let one = 1_i64.to_ne_bytes();
     window.lock(LockKind::Exclusive, TARGET, Assert::NONE)?;
-    // SAFETY: the buffer has more than 8 bytes and `one` is an element; both outlive the unlock,
-    // and nobody touches them before it.
+    // SAFETY: the buffer has more than 8 bytes and `one` is an element. Both outlive the unlock, and nothing accesses
+    // them before it.
     unsafe {
         match operation {
             Operation::Put => window.put(buffer, 8, TARGET, 0)?,

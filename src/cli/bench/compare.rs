@@ -1,4 +1,4 @@
-//! Two files of results side by side: the ratio of each line that both have, and which is better.
+//! Compares two files of results: for each line that both have, the ratio, and which file is better.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -10,10 +10,10 @@ use super::output::significant;
 use super::record::{Diagnostics, Record, Run, What, convert, grouped, in_order};
 use super::saved::Saved;
 
-/// How many runs of a file are described.
+/// The largest number of runs of a file that are described.
 const SHOWN: usize = 4;
 
-/// What makes a line of one file a line of the other, too: device and ranks only where a file has several.
+/// Lines of two files are the same line if their keys are equal. Device and ranks count only if a file has several.
 type Key = (What, Option<(String, u32)>);
 
 /// A line that both files have.
@@ -23,9 +23,9 @@ struct Row {
     less_is_better: bool,
     a: f64,
     b: f64,
-    /// What most repetitions of A are spread over, and the same of B, together.
+    /// The range of most repetitions of A, plus that of B.
     spread: f64,
-    /// Of the 99th percentiles, where both files have them.
+    /// The ratio of the 99th percentiles, if both files have them.
     tail: Option<f64>,
 }
 
@@ -37,13 +37,13 @@ enum Verdict {
 }
 
 impl Row {
-    /// B's value to A's.
+    /// B's value divided by A's.
     fn ratio(&self) -> f64 {
         self.b / self.a
     }
 
-    /// A change by a factor counts alike in either direction, and for either kind of metric. One that is no greater than
-    /// the spread of the repetitions may be chance.
+    /// A change by a factor counts alike in either direction and for either kind of metric. A change that is not
+    /// greater than the spread of the repetitions may be chance.
     fn verdict(&self, tolerance: f64) -> Verdict {
         if (self.b - self.a).abs() <= self.spread {
             return Verdict::Same;
@@ -86,7 +86,7 @@ pub(super) struct Ratios<'a> {
 }
 
 impl<'a> Ratios<'a> {
-    /// `None` where the files have no line in common.
+    /// `None` if the files have no line in common.
     pub(super) fn of(files: [&'a Saved; 2]) -> Option<Self> {
         let tells_apart = files.iter().any(|file| jobs(file).len() > 1);
         let [a, b] = files.map(|file| lines(file, tells_apart));
@@ -104,7 +104,7 @@ impl<'a> Ratios<'a> {
         (!rows.is_empty()).then_some(Self { files, rows, only })
     }
 
-    /// How many lines are worse in the second file by more than this share.
+    /// The number of lines that are worse in the second file by more than this fraction.
     pub(super) fn worse(&self, tolerance: f64) -> usize {
         self.count(Verdict::Worse, tolerance)
     }
@@ -114,7 +114,7 @@ impl<'a> Ratios<'a> {
         verdicts.filter(|&verdict| verdict == wanted).count()
     }
 
-    /// With colours, which `to` takes out again where nobody would see them.
+    /// Writes colours too. `to` removes them if the output does not show colours.
     pub(super) fn write(&self, to: &mut impl Write, tolerance: f64) -> io::Result<()> {
         for (letter, file) in ["A", "B"].into_iter().zip(self.files) {
             let runs = in_order(file.records.iter().map(|record| &record.run));
@@ -168,7 +168,7 @@ impl<'a> Ratios<'a> {
         )
     }
 
-    /// What the two were not measured with alike.
+    /// In which respects the two files were measured differently.
     fn differences(&self) -> Vec<String> {
         let fields: [Field; 6] = [
             ("host", |run| run.host.clone()),
@@ -202,7 +202,7 @@ impl<'a> Ratios<'a> {
     }
 }
 
-/// Of a run: what it is called, and what it is.
+/// A field of a run: its name, and its value.
 type Field = (&'static str, fn(&Run) -> String);
 
 fn distinct<T: Ord>(file: &Saved, field: impl Fn(&Run) -> T) -> BTreeSet<T> {
@@ -212,7 +212,7 @@ fn distinct<T: Ord>(file: &Saved, field: impl Fn(&Run) -> T) -> BTreeSet<T> {
         .collect()
 }
 
-/// Which jobs a file has results of.
+/// The jobs of which a file has results.
 fn jobs(file: &Saved) -> BTreeSet<(String, u32)> {
     distinct(file, |run| (run.device.clone(), run.ranks))
 }
@@ -228,7 +228,7 @@ fn describe(run: &Run) -> String {
     )
 }
 
-/// The lines of a file in the order in which they first come; records that come again are runs of the same.
+/// The lines of a file, in the order of their first records. Further records of a line are further runs of it.
 fn lines(file: &Saved, tells_apart: bool) -> Vec<(Key, Vec<&Record>)> {
     grouped(file.records.iter().map(|record| {
         let job = tells_apart.then(|| (record.run.device.clone(), record.run.ranks));
@@ -253,7 +253,7 @@ fn row(name: String, a: &[&Record], b: &[&Record]) -> Row {
             .map(|one| convert(one.value, &one.unit, unit));
         median(&values.collect::<Vec<_>>())
     };
-    // Between the ends of most repetitions of all runs.
+    // The range that contains most repetitions of all runs.
     let spread = |records: &[&Record]| {
         let ends = records.iter().flat_map(|one| {
             let [low, high] = one.most_within.unwrap_or([one.min, one.max]);
@@ -316,7 +316,7 @@ mod tests {
         record
     }
 
-    /// What is written, without colours, with blanks as one.
+    /// The written text without colours, with runs of blanks as one.
     fn written(ratios: &Ratios<'_>, tolerance: f64) -> Vec<String> {
         let mut out = anstream::StripStream::new(Vec::new());
         ratios.write(&mut out, tolerance).unwrap();
@@ -420,7 +420,7 @@ mod tests {
         assert_eq!(ratios.rows[0].ratio(), 2.0);
     }
 
-    /// A record of repetitions that took so long.
+    /// A record of repetitions that took these times.
     fn repeated(size: u64, times: &[f64]) -> Record {
         Record {
             min: times.iter().copied().fold(f64::INFINITY, f64::min),
@@ -432,7 +432,7 @@ mod tests {
 
     #[test]
     fn runs_of_one_distribution_do_not_differ_and_twice_the_time_does() {
-        // Around 10, as far apart as on a machine that does other things, too.
+        // Values around 10 that vary as on a machine with other load.
         let mut state = 1_u64;
         let mut times = |scale: f64| {
             let mut next = || {
@@ -528,7 +528,7 @@ mod tests {
                 .iter()
                 .any(|line| line.contains("differ in the ranks"))
         );
-        // With the same in both, there is nothing to say.
+        // If both files agree, there are no differences to report.
         let lines = written(&Ratios::of([&a, &a]).unwrap(), 0.05);
         assert!(!lines.iter().any(|line| line.contains("note")), "{lines:?}");
     }

@@ -1,4 +1,4 @@
-//! Windows of one page, made and freed again.
+//! The time to make and free a window of one page.
 
 use transom::raw::Window;
 
@@ -9,7 +9,7 @@ use super::record::What;
 
 const SIZE: usize = 4096;
 
-/// Over this memory, or else memory that the library allocates.
+/// With this memory of the caller, or with memory that the library allocates.
 pub(super) fn measure(bench: &mut Bench<'_>, memory: Option<&ZeroedMemory>) -> Result<()> {
     let (comm, info) = (bench.comm, &bench.plan.info);
     bench.group("windows of 4 KiB")?;
@@ -22,8 +22,8 @@ pub(super) fn measure(bench: &mut Bench<'_>, memory: Option<&ZeroedMemory>) -> R
     bench.measure(line, true, || {
         let window = match memory {
             None => Window::allocate(comm, SIZE, 1, info),
-            // SAFETY: the memory is longer, outlives the window (or, after an error, the process
-            // ends), nobody else refers to it, and the process has no other thread.
+            // SAFETY: the memory is longer and outlives the window (or, after an error, the process ends). Nothing else
+            // refers to it, and the process has no other thread.
             Some(memory) => unsafe { Window::create(comm, memory.pointer(), SIZE, 1, info) },
         };
         window?.free()

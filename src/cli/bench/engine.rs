@@ -1,4 +1,4 @@
-//! Timing one measurement on all ranks, and repeating it.
+//! Times one measurement on all ranks, and repeats it.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -18,23 +18,23 @@ pub(super) const TARGET: u32 = 0;
 /// The rank that accesses it.
 pub(super) const ORIGIN: u32 = 1;
 
-/// Each measurement is repeated so often at least: a comparison ignores differences within their spread.
+/// The least repetitions of a measurement. A comparison ignores differences within their spread.
 const LEAST_REPEATS: usize = 5;
-/// And no more often than this, however short it is.
+/// The most repetitions, however short the measurement is.
 const MOST_REPEATS: usize = 100_000;
 
-/// How seconds per iteration become the value that is reported.
+/// How to convert seconds per iteration to the reported value.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Scale {
-    /// For one of so many operations per iteration.
+    /// Nanoseconds of one operation, with this many operations per iteration.
     Nanoseconds(f64),
     Microseconds,
-    /// So many operations per iteration on each of so many ranks, in millions a second.
+    /// Millions of operations per second, with this many operations per iteration on each of this many ranks.
     MegaOperations {
         each: f64,
         ranks: f64,
     },
-    /// So many bytes per iteration, in 10^9 a second.
+    /// Units of 10^9 bytes per second, with this many bytes per iteration.
     Gigabytes(f64),
 }
 
@@ -56,7 +56,7 @@ impl Scale {
         }
     }
 
-    /// How many operations of one rank an iteration stands for.
+    /// How many operations an iteration has on one rank.
     fn operations(self) -> f64 {
         match self {
             Self::Nanoseconds(count) | Self::MegaOperations { each: count, .. } => count,
@@ -64,7 +64,7 @@ impl Scale {
         }
     }
 
-    /// A rank that took no part has spent no time, and counts for nothing in the greatest value.
+    /// A rank that took no part has zero seconds, and does not affect the maximum.
     pub(super) fn apply(self, seconds: f64) -> f64 {
         match self {
             Self::Nanoseconds(count) => seconds * 1e9 / count,
@@ -76,7 +76,7 @@ impl Scale {
     }
 }
 
-/// A line of the report before it is measured.
+/// A line of the report, before it has values.
 #[derive(Clone, Debug)]
 pub(super) struct Line<'a> {
     pub(super) name: &'a str,
@@ -85,18 +85,17 @@ pub(super) struct Line<'a> {
     pub(super) scale: Scale,
 }
 
-/// What was measured: one value per repetition.
+/// The measured values, one per repetition.
 #[derive(Clone, Debug)]
 pub(super) struct Measured {
     pub(super) iterations: u32,
     pub(super) values: Vec<f64>,
-    /// Work requests for each iteration, on the rank that posted most; `None` where the device
-    /// counts none.
+    /// Work requests per iteration, on the rank that posted most; `None` if the device does not count them.
     pub(super) requests: Option<f64>,
     pub(super) percentiles: Option<Percentiles>,
 }
 
-/// The one in the middle, or the mean of the two there.
+/// The middle value, or the mean of the two middle ones.
 pub(super) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -108,9 +107,9 @@ pub(super) fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// What a rank is to do of a measurement.
+/// What a rank has to do in a measurement.
 enum Ask<'a> {
-    /// All iterations, and say how many seconds each took.
+    /// Run all iterations, and return how many seconds each took.
     Total,
     Samples(&'a mut Samples),
 }
@@ -120,10 +119,10 @@ pub(super) struct Bench<'a> {
     pub(super) job: &'a Job,
     pub(super) comm: &'a Communicator,
     pub(super) plan: &'a Plan<'a>,
-    /// On rank 0.
+    /// Only on rank 0.
     output: Option<Output>,
     window: &'static str,
-    /// Of the windows that lines are about.
+    /// The hints of the windows in the following lines.
     hints: BTreeMap<String, String>,
 }
 
@@ -143,14 +142,14 @@ impl<'a> Bench<'a> {
         self.comm.rank() == ORIGIN
     }
 
-    /// Says how many lines there will be.
+    /// Tells the progress bar the number of lines.
     pub(super) fn expect(&self, lines: usize) {
         if let Some(output) = &self.output {
             output.expect(lines);
         }
     }
 
-    /// The lines that follow are about this kind of window, with these hints.
+    /// Sets the kind of window, and its hints, for the following lines.
     pub(super) fn of_windows(&mut self, kind: &'static str, info: &Info) {
         self.window = kind;
         let hints = info.iter();
@@ -159,14 +158,14 @@ impl<'a> Bench<'a> {
             .collect();
     }
 
-    /// The lines that follow belong together.
+    /// Begins a group of lines.
     pub(super) fn group(&mut self, title: &'static str) -> Result<()> {
         let window = self.window;
         self.show(|output| output.group(window, title))
     }
 
-    /// Nobody goes on once rank 0 cannot show what was measured. It ends here, since windows that go
-    /// half-way would be warned of.
+    /// If rank 0 cannot show results, it ends the job here: returning would drop windows without freeing them, which
+    /// logs warnings.
     fn show(&mut self, act: impl FnOnce(&mut Output) -> Result<()>) -> Result<()> {
         let shown = self.output.as_mut().map_or(Ok(()), act);
         shown.inspect_err(|error| {
@@ -175,7 +174,7 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Measures on rank 1; the others wait. Collective.
+    /// Collective. Measures on rank 1; the other ranks wait.
     pub(super) fn origin(
         &mut self,
         line: Line<'_>,
@@ -185,7 +184,7 @@ impl<'a> Bench<'a> {
         self.measure(line, takes_part, body)
     }
 
-    /// Measures on the ranks that take part, at once; the others wait. Collective.
+    /// Collective. Measures on the participating ranks at the same time; the others wait.
     pub(super) fn measure(
         &mut self,
         line: Line<'_>,
@@ -205,8 +204,8 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Measures by a method of the caller's, which returns the seconds that this rank needed for one
-    /// iteration. Collective.
+    /// Collective. Measures with the caller's method, which returns the seconds that this rank needed for one
+    /// iteration.
     pub(super) fn one_by_one(
         &mut self,
         line: Line<'_>,
@@ -223,8 +222,8 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Measures five times, or as often as the plan asks for; with the number of iterations in each measurement,
-    /// counts their work requests. Collective.
+    /// Collective. Measures five times, or for the time in the plan. Counts the work requests of the iterations that
+    /// each measurement makes.
     fn repeat(
         &mut self,
         line: Line<'_>,
@@ -247,7 +246,7 @@ impl<'a> Bench<'a> {
                 }
                 _ => None,
             };
-            // The times travel along, so that all ranks agree on whether to go on, and on samples.
+            // The ranks exchange the times, so that they agree on whether to continue, and on samples.
             let spent = begun.elapsed().as_secs_f64();
             let ours = [
                 line.scale.apply(seconds),
@@ -281,7 +280,7 @@ impl<'a> Bench<'a> {
         self.job.device_usage().map(|usage| usage.requests)
     }
 
-    /// Reports what follows from something measured.
+    /// Reports a line that follows from a measurement.
     pub(super) fn report(&mut self, line: &Line<'_>, measured: &Measured) -> Result<()> {
         let what = What {
             window: self.window.to_owned(),
@@ -293,7 +292,7 @@ impl<'a> Bench<'a> {
         self.show(|output| output.record(what, line, measured))
     }
 
-    /// A line below the table.
+    /// Prints a line below the table.
     pub(super) fn note(&mut self, line: &str) -> Result<()> {
         self.show(|output| output.note(line))
     }
@@ -307,7 +306,7 @@ fn warm_up(iterations: u32) -> u32 {
     iterations / 10 + 1
 }
 
-/// Seconds per iteration, after a tenth of them to warm up.
+/// Seconds per iteration, measured after a tenth of the iterations as warm-up.
 fn time(iterations: u32, body: &mut impl FnMut() -> transom::Result<()>) -> transom::Result<f64> {
     let iterations = black_box(iterations);
     rounds(warm_up(iterations), body)?;
@@ -316,8 +315,8 @@ fn time(iterations: u32, body: &mut impl FnMut() -> transom::Result<()>) -> tran
     Ok(start.elapsed().as_secs_f64() / f64::from(iterations))
 }
 
-/// The loop around a body: the only place that calls it, so that it is inlined here, as by the macro of the
-/// C program, however many ways there are to this one.
+/// The loop around a body. It is the only caller of the body, so the body is inlined here even if this function has
+/// several callers. The macro of the C program does the same.
 #[inline(never)]
 pub(super) fn rounds(
     count: u32,

@@ -1,4 +1,4 @@
-//! Why a benchmark could not be run to its end.
+//! Why a benchmark ended early.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -75,7 +75,7 @@ pub(super) enum BenchError {
 }
 
 impl BenchError {
-    /// That a file cannot be written, or standard output, which `-` stands for.
+    /// The error of writing to a file, or to standard output if the path is `-`.
     pub(super) fn file(path: &Path, source: io::Error) -> Self {
         if path == Path::new("-") {
             return Self::Output(source);
@@ -84,7 +84,7 @@ impl BenchError {
         Self::File { path, source }
     }
 
-    /// Whether the command line is at fault: then every rank has found the same.
+    /// Whether the command line is at fault. If so, every rank has found the same error.
     pub(super) fn is_usage(&self) -> bool {
         matches!(
             self,
@@ -97,7 +97,7 @@ impl BenchError {
         )
     }
 
-    /// Whether whoever reads the results has read enough.
+    /// Whether the reader of the results has closed the pipe.
     pub(super) fn is_broken_pipe(&self) -> bool {
         let (Self::Output(error) | Self::File { source: error, .. }) = self else {
             return false;

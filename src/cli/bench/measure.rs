@@ -1,4 +1,4 @@
-//! The loops that are timed: operations of any kind and size, and what completes them.
+//! The timed loops: operations of any kind and size, with their synchronisation.
 
 use std::hint::black_box;
 use std::ptr;
@@ -15,17 +15,17 @@ use super::record::What;
 #[derive(Clone, Copy)]
 pub(super) struct Timed {
     pub(super) operation: Operation,
-    /// In bytes.
+    /// Bytes of one operation.
     pub(super) size: usize,
     pub(super) sync: Sync,
     /// Operations before each synchronisation.
     pub(super) burst: u32,
-    /// Whether all ranks do it at once; else the origin alone.
+    /// Whether all ranks do it at once, or only the origin.
     pub(super) by_all: bool,
 }
 
-/// Times what `$timed` says of `$operation`, which goes to `$target`. Each kind of operation is a loop of its own, so that
-/// none pays for the choice; a closure that several loops call would stay a call in each.
+/// Times `$operation` on `$target` as `$timed` says. Each kind of operation has a loop of its own, so that no loop
+/// contains the selection. A closure that several loops call would not be inlined.
 macro_rules! time {
     ($timed:ident, $bench:ident, $window:ident, $line:ident, $target:ident, $operation:expr) => {
         match u64::from($timed.burst) {
@@ -109,7 +109,7 @@ impl Timed {
         }
     }
 
-    /// `buffer` has `size` bytes, which no other thread touches.
+    /// `buffer` has `size` bytes, and no other thread accesses it.
     pub(super) fn measure(
         self,
         bench: &mut Bench<'_>,
@@ -127,15 +127,15 @@ impl Timed {
         let (one, zero) = black_box((one, zero));
         let (result, word) = black_box(((&raw mut result).cast(), word));
         let elements = (len / 8) as u64;
-        // Of all operations below: the buffer has `size` bytes and the others are words; all of them outlive the
-        // synchronisation that follows each operation, and nobody touches them before it.
+        // For all operations below: the buffer has `size` bytes and the other places are words. All of them outlive the
+        // synchronisation that follows the operations, and nothing accesses them before it.
         match self.operation {
             Operation::Put => time!(self, bench, window, line, target, {
-                // SAFETY: as said above.
+                // SAFETY: see above.
                 unsafe { window.put(buffer, len, target, at) }
             }),
             Operation::Get => time!(self, bench, window, line, target, {
-                // SAFETY: as said above.
+                // SAFETY: see above.
                 unsafe { window.get(buffer, len, target, at) }
             }),
             Operation::PutStrided => {
@@ -144,7 +144,7 @@ impl Timed {
                 let dense = Committed::of(BasicType::F64).times(elements);
                 let (dense, column) = black_box((dense, column.times(1)));
                 time!(self, bench, window, line, target, {
-                    // SAFETY: as said above.
+                    // SAFETY: see above.
                     unsafe { window.put_layout(buffer, dense, target, at, column) }
                 })
             }
@@ -155,16 +155,16 @@ impl Timed {
                 };
                 let (ty, count) = black_box((ty, elements as usize));
                 time!(self, bench, window, line, target, {
-                    // SAFETY: as said above.
+                    // SAFETY: see above.
                     unsafe { window.accumulate(buffer, count, ty, target, at, Op::Sum) }
                 })
             }
             Operation::FetchAndOp => time!(self, bench, window, line, target, {
-                // SAFETY: as said above.
+                // SAFETY: see above.
                 unsafe { window.fetch_and_op(one, result, word, target, at, Op::Sum) }
             }),
             Operation::CompareAndSwap => time!(self, bench, window, line, target, {
-                // SAFETY: as said above.
+                // SAFETY: see above.
                 unsafe { window.compare_and_swap(one, zero, result, word, target, at) }
             }),
         }

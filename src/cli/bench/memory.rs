@@ -1,4 +1,4 @@
-//! The memory that is measured with, in the state in which the C program has it.
+//! The memory for measurements, in the same state as in the C program.
 
 use std::alloc::{self, Layout};
 use std::ptr::NonNull;
@@ -12,13 +12,13 @@ pub(super) struct ZeroedMemory {
 }
 
 impl ZeroedMemory {
-    /// For the origin's buffer: untouched until a get writes to it. In the C program gcc makes one calloc of malloc
-    /// and memset, so that its puts too read the kernel's page of zeros.
+    /// For the origin's buffer: not written until a get writes to it. In the C program gcc turns malloc and memset into
+    /// one calloc, so its puts also read the kernel's zero page.
     pub(super) fn untouched(size: usize) -> Result<Self> {
         Self::new(size, 1, false)
     }
 
-    /// For windows to be created over: on pages of its own, and touched.
+    /// For windows over the caller's memory: on pages of its own, which have been written.
     pub(super) fn pages(size: usize) -> Result<Self> {
         Self::new(size, 4096, true)
     }
@@ -30,7 +30,7 @@ impl ZeroedMemory {
         // SAFETY: the layout is not empty.
         let base = NonNull::new(unsafe { alloc::alloc_zeroed(layout) }).ok_or_else(failed)?;
         if touched {
-            // SAFETY: allocated just now with this size.
+            // SAFETY: this was just allocated with this size.
             unsafe { base.write_bytes(0, size) };
         }
         Ok(Self { base, layout })

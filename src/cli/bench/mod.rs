@@ -1,9 +1,8 @@
-//! `transom bench`: what one-sided operations cost here.
+//! `transom bench`: measures one-sided operations on this machine.
 //!
-//! The standard suite measures what plain MPI programs measure, line by line, by one method for
-//! all: `iterations / 10 + 1` rounds to warm up, then `iterations` rounds timed together, and of
-//! the ranks' results the greatest. Rank 1 is the origin and rank 0 the target, except where a
-//! line says that every rank takes part.
+//! The standard suite measures what plain MPI programs measure, line by line, with one method for all. It makes
+//! `iterations / 10 + 1` rounds to warm up, and times `iterations` rounds together. The result is the maximum of the
+//! ranks' times. Rank 1 is the origin and rank 0 the target, unless a line says that every rank takes part.
 
 mod args;
 mod attach;
@@ -48,8 +47,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
             false => super::fail(&error, error.exit_code()),
         });
     }
-    // A job that cannot be joined is an error of the start of the job, not a reason to start
-    // another one.
+    // If this process belongs to a job but cannot join it, this is an error. It is not a reason to start another job.
     let outcome = args.plan().and_then(|plan| match is_launched() {
         true => take_part(&plan),
         false => launch(&plan),
@@ -65,8 +63,8 @@ fn launch(plan: &Plan<'_>) -> Result<ExitCode> {
     let ranks = plan.args.ranks.unwrap_or(2);
     enough(ranks)?;
     plan.check_memory(ranks)?;
-    // What would fail on every rank is said once, here. A pipe that is held open meanwhile does
-    // not end for its reader before rank 0 has written.
+    // Report errors that every rank would make once, here. An open pipe would not end for its reader before rank 0 has
+    // written.
     let spec = plan.args.device.clone().or_else(|| env::var(DEVICE).ok());
     REGISTRY.open(spec.as_deref().unwrap_or(""), &Surroundings::default())?;
     super::hints::warn_of_unknown(&plan.unknown_hints);
@@ -79,7 +77,7 @@ fn launch(plan: &Plan<'_>) -> Result<ExitCode> {
         .args(env::args_os().skip(2))
         .device(plan.args.device.clone())
         .bind_to(plan.args.bind_to.unwrap_or(BindToArg::Auto).into())
-        // Else rank 0 would find no terminal to draw its bar on.
+        // Otherwise rank 0 would have no terminal for its progress bar.
         .direct_output(output::has_terminal())
         .name("transom bench")
         .run()?;
@@ -89,19 +87,19 @@ fn launch(plan: &Plan<'_>) -> Result<ExitCode> {
 /// Runs the benchmark as a rank of a job.
 fn take_part(plan: &Plan<'_>) -> Result<ExitCode> {
     if let Some(device) = &plan.args.device {
-        // SAFETY: the process has one thread so far, so nobody reads the environment meanwhile.
+        // SAFETY: the process has only this thread, so nothing reads the environment meanwhile.
         unsafe { env::set_var(DEVICE, device) };
     }
     if plan.args.verbose {
         count_traffic();
     }
-    // As MPI_Init, which the programs that this is compared with call.
+    // As by MPI_Init, which the MPI programs call to which this is compared.
     let job = Job::init_thread(ThreadLevel::Serialized)?;
     match measure(plan, &job) {
         Ok(()) => Ok(ExitCode::SUCCESS),
-        // Whose fault it is, that rank or its launcher says.
+        // The rank at fault, or its launcher, reports the error.
         Err(BenchError::Library(error)) if is_told_elsewhere(plan, &error) => Ok(ExitCode::FAILURE),
-        // Every rank has found the same mistake: one says so, and the others let it finish.
+        // Every rank has found the same mistake: one reports it, and the others let it finish.
         Err(error) if error.is_usage() => {
             let code = match job.world().rank() {
                 0 => super::fail(&error, error.exit_code()),
@@ -117,7 +115,7 @@ fn take_part(plan: &Plan<'_>) -> Result<ExitCode> {
     }
 }
 
-/// Ends the job with a failure of this rank's, in one line: our own launcher passes on why it was ended.
+/// Ends the job after a failure of this rank, with one line. Transom's own launcher prints the reason.
 fn abort(plan: &Plan<'_>, job: &Job, error: &BenchError) {
     let code = error.exit_code();
     let why = match error.is_broken_pipe() {
@@ -131,8 +129,8 @@ fn abort(plan: &Plan<'_>, job: &Job, error: &BenchError) {
     job.abort(code.into(), &why);
 }
 
-/// That a rank does not answer, nobody else may know: it is the way to it that is broken. Of a rank that died, our own launcher
-/// tells; where ranks meet without a launcher, nobody does.
+/// If a peer is silent, only this rank may know, because the connection is broken. If a peer has died, Transom's
+/// launcher reports it; where ranks meet without a launcher, nothing does.
 fn is_told_elsewhere(plan: &Plan<'_>, error: &transom::Error) -> bool {
     match error.kind() {
         ErrorKind::Peer(PeerError::Silent { .. }) => false,
@@ -176,7 +174,7 @@ fn measure(plan: &Plan<'_>, job: &Job) -> Result<()> {
     bench.finish()
 }
 
-/// Says what each rank has sent in collective calls, post and complete until now.
+/// Prints what each rank has sent so far in collective calls, post and complete.
 fn note_traffic(bench: &mut Bench<'_>, job: &Job) -> Result<()> {
     let Traffic { mapped, device, .. } = traffic();
     let mine = [mapped, device].map(|way| [way.flags, way.messages, way.bytes]);
@@ -196,7 +194,7 @@ fn note_traffic(bench: &mut Bench<'_>, job: &Job) -> Result<()> {
     bench.note(&lines.collect::<Vec<_>>().join("\n"))
 }
 
-/// What a rank takes from a device.
+/// The resources that a rank uses of a device.
 const USAGE: [&str; 6] = [
     "bytes registered",
     "connections",
@@ -206,7 +204,7 @@ const USAGE: [&str; 6] = [
     "neighbours mapped",
 ];
 
-/// Says what each rank has taken from a device on which that is scarce.
+/// Prints what each rank uses of a device whose resources are limited.
 fn note_usage(bench: &mut Bench<'_>, job: &Job) -> Result<()> {
     let Some(usage) = job.device_usage() else {
         return Ok(());
@@ -229,7 +227,7 @@ fn note_usage(bench: &mut Bench<'_>, job: &Job) -> Result<()> {
     bench.note(&lines.collect::<Vec<_>>().join("\n"))
 }
 
-/// Says by which addresses each rank is reached, and at which it has reached others.
+/// Prints at which addresses each rank is reached, and at which it has reached others.
 fn note_addresses(bench: &mut Bench<'_>, job: &Job) -> Result<()> {
     let mine = job.device_addresses().unwrap_or_default();
     let all = job.world().gatherv(mine.as_bytes(), 0)?;

@@ -1,4 +1,4 @@
-//! What rank 0 shows: a table, a progress bar, lines of JSON.
+//! The output of rank 0: a table, a progress bar, lines of JSON.
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
@@ -19,7 +19,7 @@ use super::record::{Diagnostics, FORMAT, Metric, Record, Run, What};
 use super::samples::Percentiles;
 use crate::cli::screen::json_lines;
 
-/// Whether there is something to draw a progress bar on.
+/// Whether there is a terminal for a progress bar.
 pub(super) fn has_terminal() -> bool {
     io::stderr().is_terminal()
 }
@@ -30,7 +30,7 @@ pub(super) struct Output {
     table: bool,
     json: Option<JsonFile>,
     plot: Option<PlotFile>,
-    /// What the picture shows.
+    /// The records for the picture.
     records: Vec<Record>,
     bar: ProgressBar,
 }
@@ -138,7 +138,7 @@ impl Output {
         self.show(format_args!("\n{line}"))
     }
 
-    /// Prints a line of the table, with the bar out of its way.
+    /// Prints a line of the table, with the bar hidden meanwhile.
     fn show(&self, line: std::fmt::Arguments<'_>) -> Result<()> {
         if !self.table {
             return Ok(());
@@ -148,13 +148,13 @@ impl Output {
     }
 }
 
-/// Drawn between measurements only: a thread that keeps it moving would disturb them.
+/// The bar is drawn only between measurements: a thread that updates it would disturb them.
 fn bar() -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {eta} left, {msg}");
     ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-/// What stands above the columns.
+/// The head of the table.
 fn head(verbose: bool) -> String {
     let mut line = format!("  {:<34}{:>10} {:<6}", "", "mean", "");
     for (_, name) in columns(verbose) {
@@ -177,7 +177,7 @@ fn columns(verbose: bool) -> Vec<Column> {
     all.into_iter().filter(shown).collect()
 }
 
-/// A line of the table. Percentiles are times, and so stand beside times.
+/// A line of the table. Percentiles are times, so only lines with times have them.
 fn row(record: &Record, verbose: bool) -> String {
     let Record { name, unit, .. } = record;
     let mut text = format!("  {name:<34}{:>10} {unit:<6}", significant(record.value));
@@ -198,13 +198,13 @@ fn row(record: &Record, verbose: bool) -> String {
     text
 }
 
-/// The device, with the options that it was asked for with, as `--device` takes it.
+/// The device with the options that were given for it, in the form that `--device` accepts.
 fn device_spec(job: &Job) -> String {
     let spec = std::env::var(super::DEVICE).unwrap_or_default();
     REGISTRY.spec_of(&spec, job.device_name())
 }
 
-/// Where all but a twentieth at either end lie, of at least one value in order.
+/// The range without a twentieth of the values at either end. There is at least one value, and they are sorted.
 fn most_within(sorted: &[f64]) -> [f64; 2] {
     let cut = sorted.len() / 20;
     [sorted[cut], sorted[sorted.len() - 1 - cut]]
@@ -219,14 +219,14 @@ pub(super) fn significant(value: f64) -> String {
     format!("{value:.*}", decimals.clamp(0, 9) as usize)
 }
 
-/// Where lines of JSON go.
+/// The file, or standard output, for lines of JSON.
 pub(super) struct JsonFile {
     path: PathBuf,
     to: Box<dyn Write>,
 }
 
 impl JsonFile {
-    /// Sees whether the file can be written, and leaves what is in it.
+    /// Checks that the file can be written, without changing its content.
     pub(super) fn probe(path: &PathBuf) -> Result<Option<File>> {
         if path == Path::new("-") {
             return Ok(None);
@@ -249,7 +249,7 @@ impl JsonFile {
         self.path == Path::new("-")
     }
 
-    /// Each line is there as soon as it is known.
+    /// Each line is written as soon as it is known.
     fn write(&mut self, record: &Record) -> Result<()> {
         let line = json_lines(slice::from_ref(record));
         let written = self.to.write_all(line.as_bytes());

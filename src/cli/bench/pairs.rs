@@ -1,4 +1,4 @@
-//! Synchronisation of two ranks, in which the others take no part.
+//! Synchronisation between two ranks, without the others.
 
 use std::hint::black_box;
 
@@ -12,7 +12,7 @@ pub(super) fn run(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Re
     let is_origin = bench.is_origin();
     let takes_part = is_origin || bench.comm.rank() == TARGET;
     bench.group("two ranks take part")?;
-    // No rank is still in the lock epoch of the lines before while another one exposes its memory.
+    // No rank may still be in the lock epoch of earlier lines when another exposes its memory.
     bench.comm.barrier()?;
     let line = Line {
         name: "put8_pscw",
@@ -26,7 +26,7 @@ pub(super) fn run(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Re
     bench.measure(line, takes_part, || {
         if is_origin {
             window.start(&targets, Assert::NONE)?;
-            // SAFETY: the buffer is longer, and nobody writes to it before the epoch is complete.
+            // SAFETY: the buffer is longer, and nothing writes to it before the epoch is complete.
             unsafe { window.put(from, len, target, at)? };
             window.complete()
         } else {
@@ -34,7 +34,7 @@ pub(super) fn run(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Re
             window.wait()
         }
     })?;
-    // Each rank puts to the other and waits for the other's put: the time is that of one way.
+    // Each rank puts to the other and waits for the other's put. The time is that of one direction.
     let line = Line {
         name: "put8_notify",
         what: What::new("put_notify", 8, "notify"),
@@ -42,7 +42,7 @@ pub(super) fn run(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Re
         scale: Scale::Nanoseconds(2.0),
     };
     let counter = black_box(0);
-    // SAFETY: the buffer is longer, and nobody writes to it before the end of the epoch.
+    // SAFETY: the buffer is longer, and nothing writes to it before the end of the epoch.
     let put = |target| unsafe { window.put_notify(from, len, target, at, counter) };
     let mut rounds = 0;
     window.lock_all(Assert::NONE)?;

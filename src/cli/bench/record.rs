@@ -1,4 +1,4 @@
-//! The lines of the report as records of fields: what --json writes, and --compare and --plot read.
+//! The lines of the report as records of fields: --json writes them, and --compare and --plot read them.
 
 use std::collections::BTreeMap;
 use std::{env, fs};
@@ -10,14 +10,14 @@ use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 
 use super::samples::Percentiles;
 
-/// Goes up with every change after which a program that reads the records would misunderstand them.
+/// Increases with every change after which a program that reads the records would misunderstand them.
 pub(super) const FORMAT: u64 = 1;
 
 /// A line of the report, and of a JSON file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Record {
     pub(super) format: u64,
-    /// As the table has it. Whoever looks for a line goes by the fields.
+    /// The name in the table. Programs should identify a line by the fields.
     pub(super) name: String,
     #[serde(flatten)]
     pub(super) what: What,
@@ -28,32 +28,32 @@ pub(super) struct Record {
     pub(super) value: f64,
     pub(super) min: f64,
     pub(super) max: f64,
-    /// Between these lie all repetitions but a twentieth at either end. Absent from records of earlier versions.
+    /// The range of the repetitions without a twentieth at either end. Absent from records of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) most_within: Option<[f64; 2]>,
     pub(super) iterations: u32,
     pub(super) repeats: usize,
-    /// Absent from what follows from another line.
+    /// Absent if the line was computed from another line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) percentiles: Option<Percentiles>,
 }
 
-/// What was measured. Two runs have a line in common if these are equal.
+/// What was measured. If these are equal in two runs, the lines are the same line.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct What {
-    /// Whose memory the windows are over: `allocate` or `create`.
+    /// Who owns the windows' memory: `allocate` or `create`.
     pub(super) window: String,
     pub(super) op: String,
-    /// Bytes of one operation; 0 where none is transferred.
+    /// Bytes of one operation; 0 if it transfers nothing.
     pub(super) size: u64,
     pub(super) sync: String,
     /// Operations before each synchronisation.
     pub(super) burst: u32,
-    /// What is out of the ordinary: `busy_target`, `contended`.
+    /// The special case, if this is one: `busy_target`, `contended`.
     pub(super) case: Option<String>,
-    /// Origin buffers in registered memory.
+    /// Whether origin buffers are in registered memory.
     pub(super) registered: bool,
-    /// Of the windows.
+    /// The hints of the windows.
     pub(super) hints: BTreeMap<String, String>,
     pub(super) metric: Metric,
 }
@@ -67,7 +67,7 @@ pub(super) enum Metric {
 }
 
 impl What {
-    /// One operation, and what completes it. The rest is known where it is measured.
+    /// One operation, and its synchronisation. Where it is measured, the other fields are set.
     pub(super) fn new(op: impl Into<String>, size: usize, sync: impl Into<String>) -> Self {
         Self {
             window: String::new(),
@@ -82,7 +82,7 @@ impl What {
         }
     }
 
-    /// What is out of the ordinary.
+    /// Sets the special case.
     pub(super) fn case(self, case: &str) -> Self {
         let case = Some(case.to_owned());
         Self { case, ..self }
@@ -103,7 +103,7 @@ impl Metric {
     }
 }
 
-/// Where, when and by what.
+/// Where, when and with which version the run was made.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Run {
     pub(super) device: String,
@@ -113,25 +113,25 @@ pub(super) struct Run {
     pub(super) transom: String,
     /// When the run began: UTC, as in RFC 3339.
     pub(super) date: String,
-    /// A hundredth of the iterations: not for comparison.
+    /// Whether this run made a hundredth of the iterations, and so is not for comparison.
     pub(super) quick: bool,
-    /// What the library did beside: no less so. Records of before do not say it.
+    /// The library's diagnostics, which slow operations down. Earlier versions did not record them.
     #[serde(default)]
     pub(super) watched: Option<Diagnostics>,
 }
 
-/// What the environment had of the library, which each operation pays for.
+/// The diagnostics of the library that the environment asked for; each operation pays for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Diagnostics {
-    /// A trace, for which windows count, too.
+    /// A trace. It also counts for windows.
     Trace,
     /// A report.
     Report,
 }
 
 impl Diagnostics {
-    /// As the environment says, which a file that cannot be written may keep from it.
+    /// As the environment asks for. If a file cannot be written, the library makes none.
     pub(super) fn here() -> Option<Self> {
         let said = |by: Self| env::var(by.variable()).unwrap_or_default();
         match said(Self::Report).as_str() {
@@ -180,9 +180,9 @@ impl Record {
         }
     }
 
-    /// What is wrong with a record that somebody else has written.
+    /// What is wrong with a record from another program.
     pub(super) fn fault(&self) -> Option<String> {
-        // Texts are printed on terminals, and stand in pictures.
+        // Texts are printed on terminals and in pictures.
         let fields = serde_json::to_value(self).unwrap_or_default();
         if let Some(text) = control_characters(&fields) {
             return Some(format!("{text:?} has a control character"));
@@ -196,7 +196,7 @@ impl Record {
     }
 }
 
-/// A text in it, or the name of a field, that has a control character.
+/// A text or a field's name in the value that has a control character.
 fn control_characters(value: &Value) -> Option<&String> {
     let found = |text| Some(text).filter(|text: &&String| text.contains(char::is_control));
     match value {
@@ -208,7 +208,7 @@ fn control_characters(value: &Value) -> Option<&String> {
     }
 }
 
-/// Each of them once, as they first come.
+/// The distinct values, in the order of their first occurrence.
 pub(super) fn in_order<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     let mut found = Vec::new();
     for one in all {
@@ -219,7 +219,7 @@ pub(super) fn in_order<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     found
 }
 
-/// What belongs to each key, in the order in which the keys first come.
+/// The values of each key, in the order in which the keys first occur.
 pub(super) fn grouped<K: Clone + Ord, V>(
     all: impl IntoIterator<Item = (K, V)>,
 ) -> Vec<(K, Vec<V>)> {
@@ -244,7 +244,7 @@ pub(super) fn convert(value: f64, from: &str, to: &str) -> f64 {
     }
 }
 
-/// The time in UTC, as RFC 3339 has it, without the part of a second.
+/// The time in UTC, as in RFC 3339, without fractions of a second.
 fn now() -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
@@ -256,7 +256,7 @@ fn now() -> String {
 pub(super) mod tests {
     use super::*;
 
-    /// A line of eight bytes, to be changed in a field or two.
+    /// A line of eight bytes. Tests change one or two fields of it.
     pub(in super::super) fn record(op: &str, size: u64, value: f64) -> Record {
         Record {
             format: FORMAT,

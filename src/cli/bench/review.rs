@@ -1,4 +1,4 @@
-//! Files of results, compared and plotted: nothing is measured.
+//! Compares and plots files of results, without measuring.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         }
         _ => None,
     };
-    // First the picture: whoever reads the table may stop after its first lines.
+    // Draw the picture first: the reader of the table may stop after its first lines.
     if let Some(plot) = plot {
         let sources = files.iter().map(|file| (file.name(), &*file.records));
         plot.draw(&sources.collect::<Vec<_>>())?;
@@ -46,7 +46,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     })
 }
 
-/// A picture in place of what it shows would be the end of it.
+/// Refuses a picture that would overwrite a file of results.
 fn refuse_overwriting(picture: &Path, others: &[PathBuf]) -> Result<()> {
     let Ok(there) = fs::canonicalize(picture) else {
         return Ok(());

@@ -1,5 +1,5 @@
-//! How times spread around their mean: iterations timed in small batches, beside the measurement that
-//! times all of them together.
+//! How times spread around their mean: iterations are timed in small batches, in addition to the measurement that times
+//! all of them together.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -9,15 +9,15 @@ use serde::{Deserialize, Serialize};
 
 use super::engine::rounds;
 
-/// Seconds of a batch: so many that reading the clock, some 20 ns, does not show.
+/// Seconds of a batch: so long that reading the clock (about 20 ns) does not matter.
 const BATCH: f64 = 1e-6;
-/// Samples that a measurement takes at most at once.
+/// The most samples that a measurement takes at once.
 const MOST: u32 = 2_000;
-/// Significant digits that a histogram keeps of each sample.
+/// The significant digits that a histogram keeps of each sample.
 const DIGITS: u8 = 3;
 
-/// Times of one operation. A sample is a batch of `operations` that were timed together, so that what
-/// delays one of them shows as its share of the batch.
+/// Times of one operation. A sample is a batch of `operations` that were timed together, so a delay of one of them
+/// appears divided by the size of the batch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Percentiles {
     pub(super) unit: String,
@@ -36,22 +36,22 @@ pub(super) struct Samples {
     iterations: u32,
     /// Iterations of a sample.
     batch: u32,
-    /// How many are taken next.
+    /// How many samples to take next.
     count: u32,
-    /// What was just taken, in nanoseconds: there is room for all, so that taking them allocates nothing.
+    /// The samples that were just taken, in nanoseconds. There is room for all, so that taking them allocates nothing.
     taken: Vec<u64>,
     /// Nanoseconds of a batch.
     histogram: Histogram<u64>,
 }
 
 impl Samples {
-    /// Of a measurement that took so many seconds for each iteration. Ranks that give the same numbers go
-    /// through the same number of iterations.
+    /// For a measurement that took `seconds` per iteration. Ranks that pass the same numbers make the same number of
+    /// iterations.
     pub(super) fn new(iterations: u32, seconds: f64) -> Self {
         let count = iterations.clamp(1, MOST);
         Self {
             iterations,
-            // Where nothing took time, the quotient is infinite or not a number, and the cast says so.
+            // If the time is zero, the quotient is infinite or not a number, and the cast saturates.
             batch: ((BATCH / seconds).ceil() as u32).clamp(1, 10_000),
             count,
             taken: Vec::with_capacity(count as usize),
@@ -71,13 +71,12 @@ impl Samples {
             self.taken.push(start.elapsed().as_nanos() as u64);
         }
         self.settle();
-        // The first pass takes as many as a histogram is worth; the next ones no longer than what they
-        // accompany.
+        // The first pass takes enough samples for a histogram. The next passes take no longer than the measurement.
         self.count = (self.iterations / batch).clamp(1, MOST);
         Ok(())
     }
 
-    /// Notes a time that the measurement itself has taken, of one iteration.
+    /// Records the time of one iteration that the measurement itself has taken.
     pub(super) fn note(&mut self, seconds: f64) {
         self.batch = 1;
         self.taken.push((seconds * 1e9) as u64);
@@ -86,13 +85,13 @@ impl Samples {
 
     fn settle(&mut self) {
         for nanoseconds in self.taken.drain(..) {
-            // The histogram grows as it has to, and nothing is too long for it.
+            // The histogram grows as needed, so that this does not fail.
             let _ = self.histogram.record(nanoseconds);
         }
     }
 
-    /// How many there are, p50, p90, p99, p99.9 and the greatest: nanoseconds of each of `operations`, of
-    /// which every iteration has so many. A rank that took no part has zeros.
+    /// The number of samples, p50, p90, p99, p99.9 and the maximum, in nanoseconds of one operation. `operations` is
+    /// the number per iteration. A rank that took no part returns zeros.
     pub(super) fn figures(&self, operations: f64) -> [f64; 6] {
         let share = operations * f64::from(self.batch);
         let at = |quantile| self.histogram.value_at_quantile(quantile) as f64 / share;
@@ -106,7 +105,7 @@ impl Samples {
         ]
     }
 
-    /// What all ranks' figures come to: of each, the greatest.
+    /// The percentiles of all ranks: of each figure, the maximum.
     pub(super) fn percentiles(&self, operations: f64, greatest: &[f64]) -> Option<Percentiles> {
         let &[samples, p50, p90, p99, p999, max] = greatest else {
             return None;

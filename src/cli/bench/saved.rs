@@ -1,4 +1,4 @@
-//! Results of earlier runs, as --json has saved them.
+//! Results of earlier runs, which --json has saved.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -9,17 +9,17 @@ use serde_json::Value;
 use super::error::{BenchError, Result};
 use super::record::{FORMAT, Record};
 
-/// No file of results has more bytes; whoever has a device without end is to be told so.
+/// The most bytes that are read from a file. It bounds the read of a device that never ends.
 const LONGEST: u64 = 256 << 20;
 
 /// A file of results.
 pub(super) struct Saved {
     pub(super) path: PathBuf,
-    /// One at least.
+    /// There is at least one.
     pub(super) records: Vec<Record>,
 }
 
-/// Why a file is none of results.
+/// Why a file is not a file of results.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
     #[error("{0}")]
@@ -55,7 +55,7 @@ impl Saved {
         }
     }
 
-    /// What the file is called, without its folder and without what says that it is JSON.
+    /// The file's name without its folder and its suffix for JSON.
     pub(super) fn name(&self) -> String {
         let stem = self.path.file_stem().unwrap_or(self.path.as_os_str());
         stem.to_string_lossy().replace(char::is_control, "?")
@@ -84,7 +84,7 @@ fn parse(text: &[u8]) -> std::result::Result<Vec<Record>, Fault> {
                 false => Fault::Json(number, error),
             }
         })?;
-        // What all formats have, also those to come.
+        // All formats have this field, and later ones will.
         let format = value.get("format").ok_or(Fault::NoFormat(number))?;
         if *format != FORMAT {
             return Err(Fault::Format(number, format.clone()));
@@ -116,7 +116,7 @@ mod tests {
         let text = format!("{}\n\n{}\r\n", line(1.0), line(2.0));
         let records = parse(text.as_bytes()).unwrap();
         assert_eq!(records, [record("put", 8, 1.0), record("put", 8, 2.0)]);
-        // An editor may have taken the last end of line.
+        // An editor may have removed the last end of line.
         assert_eq!(parse(line(1.0).as_bytes()).unwrap().len(), 1);
     }
 

@@ -1,8 +1,8 @@
-//! Measurements chosen with --op, --sync and --sizes: latency, and the bandwidth that follows.
+//! Measurements chosen by --op, --sync and --sizes: latency, and the bandwidth computed from it.
 //!
-//! Lines are named as in the standard suite where they are the same measurement
-//! (`put8_flush`, `put4K_bw`), and by the same pattern elsewhere (`put4K_fence`, `put4K_fence_bw`,
-//! `put8_x64_flush` for 64 operations before each flush). Times are of one operation.
+//! A line that is the same measurement as one of the standard suite has the same name (`put8_flush`, `put4K_bw`). Other
+//! lines follow the same pattern (`put4K_fence`, `put4K_fence_bw`, `put8_x64_flush` for 64 operations before each
+//! flush). Times are of one operation.
 
 use transom::raw::Window;
 
@@ -47,7 +47,7 @@ pub(super) fn run(bench: &mut Bench<'_>, windows: Windows, selected: &Selected) 
 }
 
 impl Sync {
-    /// What stands above its lines, and iterations for small sizes as the standard suite has them.
+    /// The title of its lines, and the iterations for small sizes, as in the standard suite.
     fn title_and_iterations(self) -> (&'static str, u32) {
         match self {
             Self::Flush => ("operation and flush", 20_000),
@@ -59,7 +59,7 @@ impl Sync {
     }
 }
 
-/// The time of one operation of one size, and the bandwidth that follows.
+/// Measures the time of one operation of one size, and computes the bandwidth.
 fn measure(
     bench: &mut Bench<'_>,
     window: &Window,
@@ -91,7 +91,7 @@ fn measure(
     bench.report(&timed.line(&name, iterations, scale), &measured)
 }
 
-/// As the standard suite writes sizes: in KiB where they are whole.
+/// As the standard suite writes sizes: whole KiB as such.
 fn readable(size: usize) -> String {
     match size {
         0..1024 => size.to_string(),

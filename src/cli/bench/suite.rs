@@ -1,4 +1,4 @@
-//! The standard suite: the lines of `rma_bench.c` under its names, and what only Transom has.
+//! The standard suite: the lines of `rma_bench.c` under their names there, and lines that only Transom has.
 
 use std::hint::black_box;
 
@@ -16,12 +16,12 @@ use super::{attach, busy, creation, pairs};
 /// Bytes of each rank's window and buffer.
 pub(super) const SPAN: usize = 16 << 20;
 
-/// For each kind of window.
+/// Lines for each kind of window.
 const LINES: usize = 37;
 
 const EACH: Scale = Scale::Nanoseconds(1.0);
 
-/// What is flushed after each operation.
+/// The operations that are measured with a flush after each.
 const FLUSHED: [(&str, Operation); 6] = [
     ("put8_flush", Operation::Put),
     ("get8_flush", Operation::Get),
@@ -30,7 +30,7 @@ const FLUSHED: [(&str, Operation); 6] = [
     ("fetch_add_flush", Operation::FetchAndOp),
     ("cas_flush", Operation::CompareAndSwap),
 ];
-/// Large sizes, and how often each is moved.
+/// Large sizes, and the iterations for each.
 const MOVES: [(usize, u32); 4] = [
     (4 << 10, 2_000),
     (64 << 10, 500),
@@ -71,7 +71,7 @@ pub(super) fn run(bench: &mut Bench<'_>, windows: Windows) -> Result<()> {
         creation::measure(bench, Some(&memory))?;
     }
     if let Some(there) = there {
-        // Into a buffer of their own: the one of the other lines is to be untouched until their gets.
+        // Use a buffer of their own: the buffer of the other lines must be untouched until their gets.
         attach::run(bench, there, ZeroedMemory::untouched(SPAN)?.pointer())?;
     }
     on_each_window(bench, windows, SPAN, &memory, info, |bench, window| {
@@ -89,8 +89,7 @@ pub(super) fn run(bench: &mut Bench<'_>, windows: Windows) -> Result<()> {
     })
 }
 
-/// Makes windows of `span` bytes on each rank with these hints and passes them to `body`, one after the
-/// other.
+/// Makes windows of `span` bytes on each rank with these hints, one after the other, and passes each to `body`.
 pub(super) fn on_each_window<'a>(
     bench: &mut Bench<'a>,
     windows: Windows,
@@ -113,8 +112,8 @@ pub(super) fn on_each_window<'a>(
         measure("allocate", window)?;
     }
     if windows.create() {
-        // SAFETY: the memory has `span` bytes, outlives the window (or, after an error, the
-        // process ends), nobody else refers to it, and the process has no other thread.
+        // SAFETY: the memory has `span` bytes and outlives the window (or, after an error, the process ends). Nothing
+        // else refers to it, and the process has no other thread.
         let window = unsafe { Window::create(comm, memory.pointer(), span, 1, info)? };
         measure("create", window)?;
     }
@@ -178,7 +177,7 @@ fn every_line(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result
     busy::run(bench, window, buffer)
 }
 
-/// As many operations before each flush as the compiler knows, as in the C program.
+/// The number of operations before each flush is known at compile time, as in the C program.
 fn rates(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> {
     const BURST: u32 = 64;
     let line = |name, op| Line {
@@ -200,7 +199,7 @@ fn rates(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> 
     }
     bench.origin(line("put8_rate", "put"), move || {
         for at in places() {
-            // SAFETY: the buffer is longer, and nobody writes to it before the flush.
+            // SAFETY: the buffer is longer, and nothing writes to it before the flush.
             unsafe { window.put(from, len, target, at)? };
         }
         window.flush(target)
@@ -218,13 +217,13 @@ fn rates(bench: &mut Bench<'_>, window: &Window, buffer: *mut u8) -> Result<()> 
     Ok(())
 }
 
-/// As the standard suite has it: the larger, the fewer.
+/// As in the standard suite: fewer iterations for larger sizes.
 pub(super) fn iterations_for(size: usize, small: u32) -> u32 {
     let found = MOVES.iter().rev().find(|&&(from, _)| size >= from);
     found.map_or(small, |&(_, count)| count)
 }
 
-/// Accumulates take the first three sizes, a quarter as often.
+/// Accumulates have the first three sizes, with a quarter of the iterations.
 fn accumulates() -> impl Iterator<Item = (usize, u32)> {
     let moves = MOVES.into_iter().take(3);
     moves.map(|(size, iterations)| (size, iterations / 4 + 1))

@@ -1,4 +1,4 @@
-//! `transom devices`: what there is to communicate over.
+//! `transom devices`: lists the devices.
 
 mod row;
 mod table;
@@ -35,13 +35,13 @@ pub(super) fn run(args: &Args) -> ExitCode {
         false => table::format(&rows),
     };
     if let Some(complaint) = complaint {
-        // What is listed is right all the same.
+        // The list is correct nevertheless.
         super::fail(&format_args!("{}: {complaint}", super::DEVICE), 0);
     }
     super::print(&text)
 }
 
-/// A row for each device, and what is wrong with the name in the environment.
+/// A row for each device, and an error if the environment names a device wrongly.
 fn rows(
     devices: Vec<DeviceInfo>,
     spec: Option<&str>,
@@ -79,7 +79,7 @@ fn rows(
     (rows, complaint)
 }
 
-/// Marks the device that the environment names, which leaves the others out.
+/// Marks the device that the environment names. The other devices are not used then.
 fn mark(rows: &mut [DeviceRow], named: &Found) {
     for row in rows {
         match row.device == named.device {

@@ -1,4 +1,4 @@
-//! A device as it is shown, in the table and as JSON.
+//! A device in the output, as a row of the table and as JSON.
 
 use rdma_sys_shim::rdma::{Choice, GidEntry, Port, Standing, VerbsLimits};
 use rdma_sys_shim::{AtomicDomain, DeviceInfo, Found, State};
@@ -15,17 +15,17 @@ pub(super) struct DeviceRow {
     /// Whether the environment names it.
     pub(super) named: bool,
     pub(super) atomic_domain: Option<&'static str>,
-    /// Bits of the words that atomics work on.
+    /// The sizes in bits of the words on which atomics work.
     pub(super) atomic_widths: Vec<u32>,
-    /// Whether a thread of the target carries the atomics of an RDMA device out.
+    /// Whether an agent of the target carries out the atomics of an RDMA device.
     pub(super) agent_atomics: bool,
-    /// Bytes; `None` where transfers are not limited or the limit is not known.
+    /// In bytes; `None` if transfers are not limited or the limit is not known.
     pub(super) max_message: Option<u64>,
-    /// Whether it would be chosen among the RDMA devices, and why not.
+    /// Whether it would be chosen among the RDMA devices, or why not.
     pub(super) choice: Option<String>,
-    /// The jobs that would run over it as things are.
+    /// The jobs that would run over it in the present configuration.
     pub(super) chosen_for: Option<Jobs>,
-    /// By which peers reach it, of devices without ports.
+    /// The addresses at which peers reach it, if it is a device without ports.
     pub(super) addresses: Vec<String>,
     pub(super) node_guid: Option<String>,
     pub(super) firmware: Option<String>,
@@ -39,7 +39,7 @@ pub(super) struct DeviceRow {
 pub(super) enum Jobs {
     OneHost,
     SeveralHosts,
-    /// The environment names a device for them all.
+    /// All jobs, because the environment names a device.
     All,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct PortRow {
     /// `None` where peers are not addressed by LID.
     pub(super) lid: Option<u16>,
     pub(super) gids: Vec<GidRow>,
-    /// Whether it is the port that would be used.
+    /// Whether this port would be used.
     pub(super) chosen: bool,
 }
 
@@ -65,11 +65,11 @@ pub(super) struct GidRow {
     #[serde(rename = "type")]
     pub(super) kind: String,
     pub(super) netdev: Option<String>,
-    /// Whether it is the GID that would be used.
+    /// Whether this GID would be used.
     pub(super) chosen: bool,
 }
 
-/// What the verbs library says; sizes in bytes.
+/// Values of the verbs library; sizes are in bytes.
 #[derive(Serialize)]
 pub(super) struct LimitsRow {
     pub(super) atomic_scope: &'static str,
@@ -83,7 +83,7 @@ pub(super) struct LimitsRow {
 }
 
 impl DeviceRow {
-    /// Says how it compares with the RDMA device that is chosen.
+    /// Records how it compares with the chosen RDMA device.
     pub(super) fn compare(&mut self, standing: &Standing) {
         self.choice = Some(match standing.is_chosen && !self.usable {
             true => "not chosen: it cannot be used".to_owned(),
@@ -103,7 +103,7 @@ impl DeviceRow {
         }
     }
 
-    /// Says that the environment names another one.
+    /// Records that the environment names another device.
     pub(super) fn pass_over(&mut self) {
         if self.chosen_for.take().is_some() {
             self.choice = Some(format!("not chosen: {DEVICE} names another"));

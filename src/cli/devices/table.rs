@@ -1,4 +1,4 @@
-//! Devices for people: a line each, and under it, indented, what an RDMA device is made of.
+//! Devices for people: a line for each, and under it, indented, the parts of an RDMA device.
 
 use std::fmt::Write as _;
 
@@ -39,7 +39,7 @@ pub(super) fn format(rows: &[DeviceRow]) -> String {
     text
 }
 
-/// Which jobs would run over it, or why none.
+/// Which jobs would run over it, or why none would.
 fn choice(row: &DeviceRow) -> Option<String> {
     let jobs = match row.chosen_for {
         None => return row.choice.clone(),
@@ -93,7 +93,7 @@ fn longest(bytes: Option<u64>) -> String {
     bytes.map_or_else(|| "any".to_owned(), |bytes| format!("{bytes} bytes"))
 }
 
-/// A port's line, and its GIDs where peers are addressed by them.
+/// A port's line, and its GIDs if peers are addressed by them.
 fn port(port: &PortRow) -> Vec<String> {
     let mut line = format!("port {}: {}", port.port, port.state);
     let physical = (!port.phys_state.is_empty()).then(|| port.phys_state.clone());

@@ -1,14 +1,14 @@
-//! What a container, or another control group, allows.
+//! The limits of a container or another control group.
 
 use super::finding::{Finding, bytes};
 use super::machine::{Machine, Probes};
 
-/// What a rank wants: the control region, buffers, and something for windows.
+/// The memory that a rank needs: the control region, buffers, and some for windows.
 const RANK_BYTES: u64 = 64 << 20;
-/// Processes and threads of a rank, and those of the launcher.
+/// The processes and threads of a rank, and those of the launcher.
 const RANK_TASKS: u64 = 4;
 const LAUNCHER_TASKS: u64 = 8;
-/// From here on, version 1 of control groups means "no limit".
+/// From this value on, a limit in version 1 of control groups means "no limit".
 const NO_LIMIT: u64 = 1 << 60;
 
 pub(super) fn check(machine: &Machine, probes: &Probes) -> Vec<Finding> {
@@ -64,8 +64,8 @@ struct Limit {
     folder: String,
 }
 
-/// The lowest limit on this process that can be seen: of its control group, or of one above.
-/// `files` are the names in versions 2 and 1.
+/// The lowest visible limit on this process: of its control group, or of one above. `files` are the names in versions 2
+/// and 1.
 fn tightest(machine: &Machine, controller: &str, files: [&str; 2]) -> Option<Limit> {
     let groups = machine.text("/proc/self/cgroup")?;
     let limits = groups.lines().flat_map(|line| {

@@ -1,4 +1,4 @@
-//! What a check says.
+//! The result of a check.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ pub(super) enum Level {
 }
 
 impl Level {
-    /// Shouts where it must not be overlooked.
+    /// In capitals if it must not be overlooked.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -39,7 +39,7 @@ pub(super) struct Finding {
     pub(super) check: String,
     pub(super) level: Level,
     pub(super) found: String,
-    /// What helps; never there where all is well.
+    /// How to correct it. Never present if the level is `Ok`.
     pub(super) remedy: Option<String>,
 }
 
@@ -76,10 +76,10 @@ impl Finding {
     }
 }
 
-/// What stands in front of the check.
+/// The width of the text before the name of the check.
 const MARGIN: usize = 9;
 
-/// A line for each finding, which goes on in the next one where a terminal of so many `columns` would break a word.
+/// A line for each finding. A line is continued on the next one where a terminal of `columns` would break a word.
 pub(super) fn text(findings: &[Finding], columns: Option<usize>) -> String {
     let columns = columns.unwrap_or(usize::MAX);
     let mut text = String::new();

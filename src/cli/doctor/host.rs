@@ -14,11 +14,11 @@ pub(super) fn check(machine: &Machine, probes: &Probes) -> [Finding; 4] {
     ]
 }
 
-/// What `transom run` opens, which raises the soft limit to the hard one for itself.
+/// The descriptors that `transom run` opens. It raises its own soft limit to the hard one.
 const LAUNCHER_FILES: u64 = 64;
 const LAUNCHER_FILES_PER_RANK: u64 = 4;
-/// A rank holds a descriptor for each window that soft allocated, and one for each file and
-/// connection of its program: with less, larger programs are soon refused.
+/// A rank holds a descriptor for each window that soft allocated, and one for each file and connection of its program.
+/// With a lower limit, larger programs soon get errors.
 const COMFORT_FILES: u64 = 256;
 
 fn open_files(machine: &Machine, probes: &Probes) -> Finding {
@@ -56,10 +56,10 @@ const RAISE_FILES: &str = "raise it: \"* - nofile 65536\" in /etc/security/limit
                            again; LimitNOFILE in a systemd unit; `--ulimit nofile=65536` for a \
                            container";
 
-/// What a rank keeps in memory files before its first window.
+/// The size of a rank's memory files before its first window.
 const RANK_FILE: u64 = rdma_sys_shim::SEGMENT_BYTES as u64;
 
-/// Memory that others map is a file to the kernel, which kills a process that exceeds its limit.
+/// To the kernel, memory that others map is a file. It kills a process that exceeds its limit of file sizes.
 fn file_sizes(machine: &Machine) -> Finding {
     const CHECK: &str = "file sizes";
     const REMEDY: &str = "`ulimit -f unlimited`, or a higher hard limit: fsize in \
@@ -83,7 +83,7 @@ fn file_sizes(machine: &Machine) -> Finding {
     )
 }
 
-/// Clock sources that take a device access, or tick slowly.
+/// Clock sources that need a device access, or have a low resolution.
 const SLOW: [&str; 5] = ["hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit"];
 const SOURCES: &str = "/sys/devices/system/clocksource/clocksource0";
 

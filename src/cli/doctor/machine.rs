@@ -1,4 +1,4 @@
-//! Where facts come from: files of the kernel, under a root that tests choose, and things tried.
+//! Where facts come from: files of the kernel, under a root that tests choose, and attempts.
 
 use std::fs;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ impl Machine {
         Self { root: root.into() }
     }
 
-    /// `path`, which begins with `/`, on this machine.
+    /// The path on this machine of `path`, which begins with `/`.
     pub(super) fn path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
@@ -33,13 +33,13 @@ impl Machine {
         self.path(path).exists()
     }
 
-    /// The content of a file, without the white space around it.
+    /// The content of a file, without surrounding white space.
     pub(super) fn text(&self, path: &str) -> Option<String> {
         let content = fs::read_to_string(self.path(path)).ok()?;
         Some(content.trim().to_owned())
     }
 
-    /// What a symbolic link says.
+    /// The target of a symbolic link.
     pub(super) fn link(&self, path: &str) -> Option<String> {
         let target = fs::read_link(self.path(path)).ok()?;
         target.into_os_string().into_string().ok()
@@ -55,7 +55,7 @@ impl Machine {
         names
     }
 
-    /// From where this process chooses a device.
+    /// The place from which this process chooses a device.
     pub(super) fn seat(&self) -> Seat {
         Seat::read(&self.root, &oversubscription::allowed())
             .with_subnet(std::env::var(rdma::SUBNET).ok())
@@ -75,7 +75,7 @@ impl Machine {
         values.next()
     }
 
-    /// The soft and the hard limit of this name in `/proc/self/limits`; `None` is no limit.
+    /// The soft and the hard limit of this name in `/proc/self/limits`. `None` means no limit.
     pub(super) fn limit(&self, name: &str) -> Option<(Option<u64>, Option<u64>)> {
         let limits = self.text("/proc/self/limits")?;
         let rest = limits.lines().find_map(|line| line.strip_prefix(name))?;
@@ -87,11 +87,11 @@ impl Machine {
     }
 }
 
-/// What no file tells.
+/// Facts that no file contains.
 pub(super) struct Probes {
     /// Whether this build has the verbs provider.
     pub(super) verbs: bool,
-    /// What RDMA devices say of themselves.
+    /// What RDMA devices report when they are opened.
     pub(super) asked: Vec<Asked>,
     pub(super) attach: rdma_sys_shim::Result<()>,
     pub(super) mapping: rdma_sys_shim::Result<()>,
@@ -119,11 +119,11 @@ impl Probes {
     }
 }
 
-/// What an RDMA device said when it was asked.
+/// What an RDMA device reported when it was opened.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Asked {
     pub(super) device: String,
-    /// Of those that were asked before the choice.
+    /// Set only for devices that were opened before the choice.
     pub(super) lacks_atomics: bool,
     pub(super) fails_to_open: bool,
     /// Whether an agent carries out its atomics.
@@ -143,7 +143,7 @@ fn asked() -> Vec<Asked> {
     asked.collect()
 }
 
-/// Opens the device tcp, and says which addresses peers are told; or why not.
+/// Opens the device tcp. Returns the addresses that it would give to peers, or why that failed.
 fn tcp(wanted: &Wanted) -> Result<Vec<String>, String> {
     let spec = match wanted {
         Wanted::Tcp(spec) => spec,

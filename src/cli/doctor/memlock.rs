@@ -7,16 +7,15 @@ use super::machine::Machine;
 
 const CHECK: &str = "locked memory";
 
-/// A rank does not start with less: it registers its control region of 4 MiB, and locks the queues of its connection
+/// The least with which a rank starts: it registers its control region of 4 MiB, and locks the queues of its connection
 /// to itself.
 const START: u64 = 6 << 20;
-/// With less, windows are soon refused: every window is registered, and so are the buffers of
-/// large transfers.
+/// With less, programs soon get errors: every window is registered, and so are the buffers of large transfers.
 const COMFORT: u64 = 64 << 20;
 
 const CAP_IPC_LOCK: u32 = 14;
 
-/// `missing`: how bad it is if RDMA cannot be used.
+/// `missing` is the level if RDMA cannot be used.
 pub(super) fn check(machine: &Machine, missing: Level) -> Finding {
     let Some((soft, hard)) = machine.limit("Max locked memory") else {
         return Finding::warning(
@@ -57,7 +56,7 @@ pub(super) fn check(machine: &Machine, missing: Level) -> Finding {
     Finding::bad(level, CHECK, found, Some(remedy(hard)))
 }
 
-/// To how many peers a rank can connect within the limit, without windows.
+/// The number of peers to which a rank without windows can connect within the limit.
 fn peers(limit: u64) -> String {
     let each = queue_bytes(SEND_QUEUE);
     let peers = limit.saturating_sub(START) / each;
@@ -80,8 +79,8 @@ fn remedy(hard: Option<u64>) -> String {
     }
 }
 
-/// Whether the kernel lets this process lock what it likes. It looks for the capability in the
-/// first user namespace; one that a container's own namespace gives is worth nothing here.
+/// Whether the kernel lets this process lock any amount of memory. It checks for the capability in the first user
+/// namespace, so a capability of a container's own namespace does not count.
 fn may_ignore_limits(machine: &Machine) -> bool {
     let capabilities = machine.status("CapEff").unwrap_or_default();
     let capable = u64::from_str_radix(&capabilities, 16).unwrap_or(0) >> CAP_IPC_LOCK & 1 == 1;

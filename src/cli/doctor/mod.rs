@@ -1,4 +1,4 @@
-//! `transom doctor`: whether this machine is fit for use, and what would make it so.
+//! `transom doctor`: checks whether this machine is ready for use, and says how to make it so.
 
 mod container;
 mod finding;
@@ -52,7 +52,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
     report(&findings, args.json)
 }
 
-/// Prints the findings. The exit code says how bad the worst is.
+/// Prints the findings. The exit code is that of the worst level.
 fn report(findings: &[Finding], json: bool) -> ExitCode {
     let text = match json {
         true => super::screen::json_lines(findings),
@@ -86,7 +86,7 @@ fn examine(machine: &Machine, probes: &Probes, wanted: &Wanted) -> Vec<Finding> 
     findings
 }
 
-/// What the findings mean for jobs.
+/// The consequence of the findings for jobs.
 fn verdict(wanted: &Wanted, findings: &[Finding]) -> Finding {
     const CHECK: &str = "verdict";
     let jobs = match wanted {

@@ -16,7 +16,7 @@ use super::wanted::Wanted;
 const PORT: &str = "port";
 const GID: &str = "GID";
 
-/// `missing`: how bad it is if something that RDMA needs is missing.
+/// `missing` is the level if something is missing that RDMA needs.
 pub(super) fn check(
     machine: &Machine,
     probes: &Probes,
@@ -55,11 +55,11 @@ pub(super) fn check(
     if let Err(error) = &chosen
         && error.subject != Subject::Ports
     {
-        // No line about a port would tell this.
+        // No line about a port would contain this.
         findings.push(refusal("device", error, missing));
         return findings;
     }
-    // What is wrong with a port that nobody needs is no more than a remark.
+    // A defect of a port that is not needed is only a remark.
     let level = match chosen {
         Ok(_) => Level::Ok,
         Err(_) => missing,
@@ -102,7 +102,7 @@ pub(super) fn check(
     findings
 }
 
-/// What there is to say of several InfiniBand ports whose prefix does not tell on which fabric they are.
+/// The finding for several InfiniBand ports whose prefix does not say to which fabric they belong.
 fn subnets(
     devices: &[RdmaDevice],
     selector: &Selector,
@@ -144,7 +144,7 @@ fn provider(has_verbs: bool, level: Level) -> Finding {
 
 fn modules(machine: &Machine, devices: &[RdmaDevice], level: Level) -> Finding {
     const CHECK: &str = "kernel modules";
-    // A module that is built in may show nothing but what it makes.
+    // A module that is built in may be visible only by the files that it makes.
     let wanted = [
         ("ib_core", rdma::CLASS),
         ("ib_uverbs", "/sys/class/infiniband_verbs"),
@@ -154,7 +154,7 @@ fn modules(machine: &Machine, devices: &[RdmaDevice], level: Level) -> Finding {
         .iter()
         .filter(|(name, class)| absent(name) && !machine.has(class));
     let mut missing: Vec<_> = missing.map(|&(name, _)| name).collect();
-    // Hardware brings its own driver; without any, soft-RoCE's is wanted.
+    // Hardware comes with its own driver. Without hardware, soft-RoCE's is needed.
     if devices.is_empty() && absent("rdma_rxe") {
         missing.push("rdma_rxe");
     }
@@ -172,8 +172,7 @@ fn modules(machine: &Machine, devices: &[RdmaDevice], level: Level) -> Finding {
     )
 }
 
-/// Whether the file through which verbs reach the device is there for this user. `level` is how
-/// bad it is if not.
+/// Whether this user can open the file by which verbs access the device. `level` is the level if not.
 fn device_file(machine: &Machine, device: &RdmaDevice, level: Level) -> Finding {
     const CHECK: &str = "device file";
     let name = &device.name;
@@ -212,7 +211,7 @@ fn device_file(machine: &Machine, device: &RdmaDevice, level: Level) -> Finding 
     )
 }
 
-/// What it means that a thread of the target carries out the device's atomics: the hosts have to reach each other by TCP, too.
+/// The finding if a thread of the target carries out the device's atomics: the hosts must also reach each other by TCP.
 fn agent_atomics(probes: &Probes, device: &RdmaDevice, level: Level) -> Finding {
     const CHECK: &str = "atomics";
     let said = format!(
@@ -233,9 +232,8 @@ fn agent_atomics(probes: &Probes, device: &RdmaDevice, level: Level) -> Finding 
     }
 }
 
-/// What there is to say of a port: `found` is what the rule finds on it, `level` how bad it is if
-/// that is nothing. `picked` is how bad that is for the port that would be used; of others, no more is
-/// said than what they are.
+/// The findings for a port. `found` is what the selection finds on it, and `level` the level if it finds nothing.
+/// `picked` is that level for the port that would be used. Other ports are only described.
 fn port(
     machine: &Machine,
     device: &RdmaDevice,
@@ -281,7 +279,7 @@ fn describe(port: &Port) -> String {
     said
 }
 
-/// The GID that would be used.
+/// The finding for the GID that would be used.
 fn gid(machine: &Machine, port: &Port, entry: &GidEntry, shown: String, level: Level) -> Finding {
     let netdev = entry.netdev.as_ref().or(port.netdev.as_ref());
     let netdev = netdev.map_or("NETDEV", String::as_str);
@@ -304,8 +302,8 @@ fn gid(machine: &Machine, port: &Port, entry: &GidEntry, shown: String, level: L
     Finding::ok(GID, shown)
 }
 
-/// Whether the network device has the GID as an IPv6 address. A port has a GID made of its
-/// hardware address even where it has not.
+/// Whether the network device has the GID as an IPv6 address. A port has a GID made of its hardware address even if the
+/// network device does not have that address.
 fn has_ipv6(machine: &Machine, entry: &GidEntry, netdev: &str) -> bool {
     let digits = format!("{:032x}", entry.gid.to_bits());
     let table = machine.text("/proc/net/if_inet6").unwrap_or_default();
@@ -317,7 +315,7 @@ fn has_ipv6(machine: &Machine, entry: &GidEntry, netdev: &str) -> bool {
 
 fn refusal(check: &str, error: &SelectError, level: Level) -> Finding {
     match error.subject {
-        // Names of devices that are none of RDMA are known, too.
+        // Names of devices other than RDMA devices are known, too.
         Subject::Name { .. } => {
             let found = Error::from(error.clone()).to_string();
             Finding::bad(level, check, found, None)

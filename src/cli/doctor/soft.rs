@@ -1,4 +1,4 @@
-//! Kernel features that make the soft device faster, but that it does not need.
+//! Kernel features that make the soft device faster but that it does not require.
 
 use super::finding::Finding;
 use super::machine::{Machine, Probes};

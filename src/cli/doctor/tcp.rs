@@ -1,4 +1,4 @@
-//! By which addresses ranks of other hosts reach this one over TCP.
+//! The addresses at which ranks of other hosts reach this one over TCP.
 
 use super::finding::{Finding, Level};
 use super::machine::Probes;

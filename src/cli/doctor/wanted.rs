@@ -1,4 +1,4 @@
-//! What the machine is to be used for, and so what it must have.
+//! For which device the machine is checked.
 
 use rdma_sys_shim::rdma::RdmaDevice;
 
@@ -6,13 +6,13 @@ use super::finding::Level;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// Whatever a job would choose.
+    /// Any device that a job would choose.
     Any,
     /// The device soft.
     Soft,
-    /// The device tcp, as it is named.
+    /// The device tcp, with its name as given.
     Tcp(String),
-    /// The RDMA device that this names.
+    /// The RDMA device of this name.
     Rdma(String),
 }
 
@@ -30,8 +30,8 @@ impl Wanted {
         matches!(self, Self::Any | Self::Soft)
     }
 
-    /// How bad it is if something that RDMA needs is missing, on a machine with these devices; `Ok` where RDMA is
-    /// not used. Jobs on this machine take soft, and those on several hosts the RDMA device that is there.
+    /// The level if something that RDMA needs is missing, on a machine with these devices; `Ok` if RDMA is not used.
+    /// Jobs on this machine use soft, and jobs on several hosts use the RDMA device if there is one.
     pub(super) fn missing(&self, devices: &[RdmaDevice]) -> Level {
         match self {
             Self::Soft | Self::Tcp(_) => Level::Ok,

@@ -1,4 +1,4 @@
-//! What job is asked about.
+//! The job to be modelled.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use transom::model::{Costs, LinkCosts, Placement, Procedure, Sharing};
 
 use crate::cli::picture::parse_picture;
 
-/// The model needs memory for each rank, and a second for some hundreds of thousands.
+/// The model needs memory for each rank, and a second for some hundred thousand of them.
 const MOST_RANKS: i64 = 1 << 24;
 
 /// Say how many messages collective calls take in a large job, and how long by LogGP
@@ -100,10 +100,10 @@ pub(in crate::cli) struct Args {
     pub(super) plot: Option<PathBuf>,
 }
 
-/// No file, and nothing else that a shell could know.
+/// Neither a file nor another value that a shell could complete.
 const OTHER: clap::ValueHint = clap::ValueHint::Other;
 
-/// What ranks do together.
+/// A call that ranks make together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub(super) enum CallName {
@@ -124,7 +124,7 @@ pub(super) enum CallName {
 }
 
 impl CallName {
-    /// As options have it.
+    /// The name in options.
     pub(super) fn name(self) -> String {
         let value = self.to_possible_value();
         value.map_or_else(String::new, |value| value.get_name().to_owned())

@@ -1,4 +1,4 @@
-//! Files of times that were measured.
+//! Files with measured times.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use transom::model::{MeasuredTime, Placement};
 
 use super::args::{Args, CallName};
 
-/// For so many pairs of ranks that post and start, the model has room: two times of eight bytes for each.
+/// The most pairs of ranks that post and start in the model: for each it stores two times of eight bytes.
 pub(super) const MOST_PAIRS: u64 = 1 << 28;
 
 #[derive(Debug, Error)]
@@ -40,7 +40,7 @@ pub(super) enum ModelError {
     Drawing(String),
 }
 
-/// The lines of a file, without empty ones and those that begin with `#`.
+/// The lines of a file, without empty lines and those that begin with `#`.
 pub(super) fn read(path: &Path, args: &Args) -> Result<Vec<(CallName, MeasuredTime)>, ModelError> {
     let text = fs::read_to_string(path).map_err(|source| ModelError::Read {
         path: path.to_owned(),
@@ -68,7 +68,7 @@ fn parse(text: &str, args: &Args) -> Option<(CallName, MeasuredTime)> {
         let count = word.parse().ok();
         count.filter(|count| (1..1 << 24).contains(count))
     };
-    // Of one rank, no call takes time in the model.
+    // In a job of one rank, no call takes time in the model.
     let ranks = count(ranks).filter(|&ranks| ranks > 1)?;
     let nanoseconds: f64 = nanoseconds.parse().ok()?;
     let measured = MeasuredTime {

@@ -1,4 +1,4 @@
-//! `transom model`: what collective calls take in jobs that are too large to try.
+//! `transom model`: predicts collective calls in jobs that are too large to run.
 
 mod args;
 mod measured;
@@ -95,7 +95,7 @@ fn predicted(args: &Args, costs: &Costs) -> String {
     lines(&rows)
 }
 
-/// The costs that were found, and a row for each time that was measured.
+/// The costs that were fitted, and a row for each measured time.
 fn compared(args: &Args, costs: &Costs, measured: &[(CallName, MeasuredTime)]) -> String {
     let mut rows =
         vec![["CALL", "RANKS", "HOSTS", "MEASURED", "MODEL", "RATIO", ""].map(str::to_owned)];
@@ -135,7 +135,7 @@ fn compared(args: &Args, costs: &Costs, measured: &[(CallName, MeasuredTime)]) -
     text + "\n" + &lines(&rows)
 }
 
-/// What grows with the ranks, a column for each number of them.
+/// The memory that grows with the number of ranks, with a column for each number.
 fn table(args: &Args) -> String {
     let columns = args
         .ranks
@@ -156,7 +156,7 @@ fn table(args: &Args) -> String {
     lines(&rows)
 }
 
-/// Texts to the left and numbers to the right, under a head.
+/// A table: a head, texts aligned to the left, and numbers to the right.
 fn lines<R: AsRef<[String]>>(rows: &[R]) -> String {
     let is_number = |cell: &String| cell.starts_with(|c: char| c.is_ascii_digit());
     let cells = |column: usize| rows.iter().map(move |row| &row.as_ref()[column]);

@@ -1,4 +1,4 @@
-//! Time over ranks, as a picture.
+//! Draws time over ranks.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,7 +23,7 @@ pub(super) fn write(
     })
 }
 
-/// The model's times of the numbers of ranks asked for, and of those that were measured; and what was measured beside them.
+/// The model's times for the numbers of ranks asked for and for the measured ones, with the measured times.
 fn picture(args: &Args, costs: &Costs, measured: &[(CallName, MeasuredTime)]) -> Picture {
     let mut calls = Vec::new();
     let measured_calls = measured.iter().map(|(call, _)| *call);
@@ -58,7 +58,7 @@ fn picture(args: &Args, costs: &Costs, measured: &[(CallName, MeasuredTime)]) ->
             };
             let places = || line.iter().map(|(placement, _)| *placement);
             let modelled = places().map(|placement| (f64::from(placement.ranks), time(placement)));
-            // What takes no time has no place on a logarithmic axis.
+            // A logarithmic axis has no place for zero.
             let modelled = modelled.filter(|(_, time)| *time > 0.0);
             let found = line.iter().filter_map(|&(placement, nanoseconds)| {
                 Some((f64::from(placement.ranks), nanoseconds?))
@@ -97,7 +97,7 @@ fn picture(args: &Args, costs: &Costs, measured: &[(CallName, MeasuredTime)]) ->
     }
 }
 
-/// To three digits.
+/// Rounded to three digits.
 fn rounded(value: f64) -> f64 {
     let unit = 10_f64.powf(value.log10().floor() - 2.0);
     (value / unit).round() * unit

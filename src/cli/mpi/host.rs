@@ -21,7 +21,7 @@ impl MpiFamily {
             .find(|host| host.libraries().contains(&name))
     }
 
-    /// What its library may be called.
+    /// The names that its library may have.
     pub(super) fn libraries(self) -> &'static [&'static str] {
         match self {
             Self::Mpich => &["libmpi.so.12", "libmpich.so.12"],
@@ -30,7 +30,7 @@ impl MpiFamily {
         }
     }
 
-    /// What ours is called.
+    /// The name of Transom's library for it.
     pub(super) fn ours(self) -> &'static str {
         match self {
             Self::Mpich => "libtransom_mpi_mpich.so",

@@ -1,9 +1,9 @@
-//! Launchers, which stand in front of this command and not behind it.
+//! Launchers, which have to start this command, and not the other way round.
 
 use std::ffi::OsStr;
 use std::path::Path;
 
-/// Commands that start ranks, and are no programs of MPI themselves.
+/// Commands that start ranks, and are not MPI programs themselves.
 const NAMES: [&str; 11] = [
     "mpiexec",
     "mpirun",

@@ -1,4 +1,4 @@
-//! Where the library for a host is: beside the command, or in the `lib` of the same prefix.
+//! Finds the library for a host: beside the command, or in the `lib` folder of the same prefix.
 
 use std::env;
 use std::path::PathBuf;

@@ -120,7 +120,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
 }
 
 impl MpiError {
-    /// What a shell and `transom run` end with where there is no program; else any code that is an error.
+    /// The exit code of a shell and `transom run` if there is no program; otherwise any code for an error.
     fn exit_code(&self) -> u8 {
         match self {
             Self::NoProgram(_) => 127,
@@ -129,7 +129,7 @@ impl MpiError {
     }
 }
 
-/// The program's file, and what goes in front of it.
+/// The program's file, and the libraries to preload.
 fn prepare(args: &Args) -> Result<(PathBuf, OsString), MpiError> {
     let name = args
         .command
@@ -167,13 +167,13 @@ fn prepare(args: &Args) -> Result<(PathBuf, OsString), MpiError> {
     Ok((program.path, preload(earlier, libraries)))
 }
 
-/// Behind what is preloaded anyway: tools of MPI's profiling interface call us then, as they would the host.
+/// After libraries that are preloaded already: tools of MPI's profiling interface then call us, as they would the host.
 fn preload(earlier: Option<OsString>, libraries: [Option<OsString>; 2]) -> OsString {
     let all: Vec<OsString> = [earlier].into_iter().chain(libraries).flatten().collect();
     all.join(OsStr::new(":"))
 }
 
-/// Becomes the program. Returns only if that failed.
+/// Replaces this process by the program. Returns only if that failed.
 fn start(args: &Args, program: PathBuf, preload: OsString) -> MpiError {
     let mut command = Command::new(&program);
     if let Some((name, arguments)) = args.command.split_first() {
@@ -192,7 +192,7 @@ fn start(args: &Args, program: PathBuf, preload: OsString) -> MpiError {
     MpiError::Exec { program, source }
 }
 
-/// Whether it is a file that may be run.
+/// Whether it is an executable file.
 fn is_program(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
     path.metadata()

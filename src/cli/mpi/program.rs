@@ -1,4 +1,4 @@
-//! The program: where it is, and which MPI it is linked against.
+//! The program: its file, and the MPI to which it is linked.
 
 use std::env;
 use std::ffi::{CString, OsStr, OsString};
@@ -15,24 +15,24 @@ use object::{Endianness, elf};
 use super::host::MpiFamily;
 use super::{MpiError, is_program};
 
-/// A file that can be run.
+/// An executable file.
 pub(super) struct Program {
     pub(super) path: PathBuf,
-    /// A script has no libraries. Its interpreter is taken to be loaded as this command is.
+    /// A script has no libraries. Its interpreter is assumed to be loaded as this command is.
     is_script: bool,
-    /// What the loader is asked about.
+    /// The file that the loader is asked about.
     loaded: PathBuf,
     loader: PathBuf,
 }
 
 impl Program {
-    /// As a shell finds it.
+    /// Finds the program as a shell does.
     pub(super) fn find(name: &OsStr) -> Result<Self, MpiError> {
         let path = match name.as_bytes().contains(&b'/') {
             true => Some(PathBuf::from(name)).filter(|path| is_program(path)),
             false => {
                 let list = env::var_os("PATH").unwrap_or_default();
-                // An empty place is the current folder.
+                // An empty entry is the current folder.
                 let mut paths =
                     env::split_paths(&list).map(|place| Path::new(".").join(place).join(name));
                 paths.find(|path| is_program(path))
@@ -68,7 +68,7 @@ impl Program {
         })
     }
 
-    /// The MPI among its libraries.
+    /// The MPI among the program's libraries.
     pub(super) fn host(&self) -> Result<Option<MpiFamily>, MpiError> {
         if self.is_script {
             return Ok(None);
@@ -96,7 +96,7 @@ impl Program {
         }
     }
 
-    /// Most often for a library that is not installed, such as its MPI.
+    /// The usual cause is a library that is not installed, such as its MPI.
     fn not_loadable(&self, output: &Output) -> MpiError {
         let text = String::from_utf8_lossy(&output.stderr);
         let line = text.lines().last().unwrap_or_default();
@@ -118,7 +118,7 @@ impl Program {
         Err(MpiError::NoHostLibrary { host, names })
     }
 
-    /// The loader goes on without a library that it does not find: then nothing would be replaced.
+    /// The loader continues without a library that it does not find. Then Transom would replace nothing.
     pub(super) fn check_preload(&self, library: &OsStr) -> Result<(), MpiError> {
         if library.as_bytes().iter().any(|byte| b" :".contains(byte)) {
             return Err(MpiError::Separator(library.into()));
@@ -132,7 +132,7 @@ impl Program {
         }
     }
 
-    /// What the loader says that it would load.
+    /// The libraries that the loader says it would load.
     fn listed(&self, preload: Option<&OsStr>) -> Result<Output, MpiError> {
         let mut command = Command::new(&self.loader);
         command.arg("--list").arg(&self.loaded);
@@ -147,32 +147,32 @@ impl Program {
     }
 }
 
-/// Whether those who run the file get capabilities by it (capabilities(7)).
+/// Whether the file has capabilities for those who run it (capabilities(7)).
 fn has_capabilities(path: &Path) -> bool {
     let Ok(path) = CString::new(path.as_os_str().as_bytes()) else {
         return false;
     };
     let name = c"security.capability".as_ptr();
-    // SAFETY: both are strings of C, and no value is asked for, only how long it is.
+    // SAFETY: both are C strings, and the call does not return the value but only its length.
     unsafe { libc::getxattr(path.as_ptr(), name, ptr::null_mut(), 0) > 0 }
 }
 
-/// Root has the capabilities anyway, so that its programs are as others.
+/// Root has the capabilities anyway, so its programs need no special treatment.
 fn is_root() -> bool {
     // SAFETY: the call has no arguments, and cannot fail.
     unsafe { libc::getuid() == 0 }
 }
 
-/// What the loader does not like.
+/// The loader's complaint about a library to preload.
 fn complaint(output: &Output) -> Option<String> {
     let text = String::from_utf8_lossy(&output.stderr);
     let line = text.lines().find(|line| line.contains("preload"))?;
-    // It would go on without.
+    // The loader itself would ignore the library and continue.
     let line = line.trim_start_matches("ERROR: ");
     Some(line.trim_end_matches(": ignored.").to_owned())
 }
 
-/// The interpreter that a program of this machine's kind names.
+/// The interpreter that a program for this architecture names.
 fn loader(path: &Path, bytes: &[u8]) -> Result<PathBuf, MpiError> {
     let not_elf = || MpiError::NotElf(path.to_owned());
     let header = FileHeader64::<Endianness>::parse(bytes).map_err(|_| not_elf())?;

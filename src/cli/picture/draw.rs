@@ -1,4 +1,4 @@
-//! The picture itself: its charts side by side, and the legend beside them.
+//! Draws the picture: its charts side by side, and the legend beside them.
 
 use std::fmt::Display;
 
@@ -7,20 +7,20 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::{Chart, Picture, ticks};
 
-/// Of all charts.
+/// The width of all charts together.
 const CHARTS: u32 = 1_060;
 const HEIGHT: u32 = 560;
 const HEAD: u32 = 64;
-/// The legend's width at least, of which the lines before the texts take some.
+/// The least width of the legend. The symbols before the texts take some of it.
 const LEGEND: u32 = 480;
 const BEFORE_TEXT: u32 = 44;
-/// Of a character of the legend, most of which have less.
+/// The width reserved for a character of the legend. Most characters are narrower.
 const CHARACTER: u32 = 9;
-/// Of a line of the legend.
+/// The height of a line of the legend.
 const ROW: i32 = 20;
-/// Marks of an axis at most.
+/// The most marks of an axis.
 const FLAGS: usize = 9;
-/// Characters of a text that find room: one of the legend, one above the charts.
+/// The longest text, in characters, that fits in the legend or above the charts.
 const LABEL: usize = 120;
 const CAPTION: usize = 150;
 
@@ -29,10 +29,10 @@ const INK: RGBColor = RGBColor(0x33, 0x33, 0x33);
 const GRID: RGBColor = RGBColor(0xdd, 0xdd, 0xdd);
 const FAINT: RGBColor = RGBColor(0xf2, 0xf2, 0xf2);
 
-/// Between the parts of the legend.
+/// The gap between the parts of the legend.
 const GAP: i32 = 14;
 
-/// Told apart with any kind of colour vision (Paul Tol's bright and muted schemes).
+/// Colours that can be told apart with any kind of colour vision (Paul Tol's bright and muted schemes).
 const COLOURS: [RGBColor; 10] = [
     RGBColor(0x44, 0x77, 0xaa),
     RGBColor(0xee, 0x66, 0x77),
@@ -53,10 +53,10 @@ type Drawn<T> = Result<T, String>;
 pub(in crate::cli) fn svg(picture: &Picture) -> Drawn<String> {
     let mut text = String::new();
     let entries = legend(picture);
-    // A legend that is longer than the charts makes all of it higher.
+    // If the legend is longer than the charts, the whole picture is higher.
     let end = entries.last().map_or(0, |entry| entry.y + ROW);
     let height = HEIGHT.max(HEAD + u32::try_from(end).unwrap_or(0) + 20);
-    // One with long texts makes it wider.
+    // A legend with long texts makes the picture wider.
     let texts = entries.iter().map(|entry| entry.text.chars().count());
     let longest = texts.max().unwrap_or(0).min(LABEL) as u32;
     let width = CHARTS + LEGEND.max(BEFORE_TEXT + longest * CHARACTER);
@@ -148,7 +148,7 @@ struct Entry<'a> {
     sample: Sample,
 }
 
-/// What stands before its text.
+/// The symbol before its text.
 #[derive(Clone, Copy)]
 enum Sample {
     /// The colour of an operation.
@@ -159,7 +159,7 @@ enum Sample {
     Points { is_white: bool },
 }
 
-/// First colours, then points, then lines.
+/// Colours first, then points, then lines.
 fn legend(picture: &Picture) -> Vec<Entry<'_>> {
     let operations = (0..).map(Sample::Operation).zip(&picture.operations);
     let runs = (0..).map(Sample::Run).zip(&picture.runs);
@@ -219,7 +219,7 @@ impl Entry<'_> {
     }
 }
 
-/// After the first ten, again, and paler each time.
+/// After the first ten, the same colours again, paler each time.
 fn colour(operation: usize) -> RGBColor {
     let RGBColor(red, green, blue) = COLOURS[operation % COLOURS.len()];
     let paler = |part: u8| {
@@ -229,7 +229,7 @@ fn colour(operation: usize) -> RGBColor {
     RGBColor(paler(red), paler(green), paler(blue))
 }
 
-/// Dash and gap of a run's lines; the first's have none.
+/// The dash and the gap of a run's lines. The first run has solid lines.
 fn dashes(run: usize) -> Option<(i32, i32)> {
     let number = run.checked_sub(1)?;
     Some(([8, 2, 16][number % 3], 4 + 4 * (number / 3) as i32))
@@ -333,7 +333,7 @@ mod tests {
         ] {
             assert!(texts.contains(&text), "{text:?} is not in {texts:?}");
         }
-        // In either chart, and once in the legend: a point, and a white one under those of `create`.
+        // In each chart and once in the legend: a point, and a white one under those of `create`.
         assert_eq!(svg.matches("<circle ").count(), 3 * (2 * 3 + 1));
     }
 

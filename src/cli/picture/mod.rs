@@ -9,13 +9,13 @@ pub(super) use draw::svg;
 
 pub(super) struct Picture {
     pub(super) title: String,
-    /// Of what it is, in a second line.
+    /// The second line of the title.
     pub(super) below: String,
-    /// What colours stand for.
+    /// The names of the operations, which have colours.
     pub(super) operations: Vec<String>,
-    /// What lines stand for, if there are several kinds.
+    /// The names of the runs, which have kinds of lines, if there are several.
     pub(super) runs: Vec<String>,
-    /// What points stand for, filled ones and those that are white inside, if there are two kinds.
+    /// The names of the two kinds of points, filled ones and ones that are white inside, if there are two.
     pub(super) kinds: Option<[&'static str; 2]>,
     pub(super) charts: Vec<Chart>,
     pub(super) series: Vec<Series>,
@@ -23,28 +23,28 @@ pub(super) struct Picture {
 
 /// Points of one colour, with one kind of line.
 pub(super) struct Series {
-    /// Which of the picture's.
+    /// The index of its operation in the picture.
     pub(super) operation: usize,
     pub(super) run: usize,
     /// Whether points are white inside.
     pub(super) is_white: bool,
-    /// In the order of the first number.
+    /// Sorted by the first number.
     pub(super) points: Vec<(f64, f64)>,
 }
 
 /// One view of all series.
 pub(super) struct Chart {
-    /// What the axes are called.
+    /// The titles of the axes.
     pub(super) across: &'static str,
     pub(super) up: &'static str,
-    /// What stands at their marks.
+    /// The text at a mark.
     pub(super) across_text: fn(f64) -> String,
     pub(super) up_text: fn(f64) -> String,
-    /// Where a point of a series stands.
+    /// The position of a point of a series.
     pub(super) place: fn((f64, f64)) -> (f64, f64),
 }
 
-/// The name of a file for a picture, as options have it.
+/// Parses the name of a file for a picture in an option.
 pub(super) fn parse_picture(text: &str) -> Result<PathBuf, &'static str> {
     let path = PathBuf::from(text);
     match path.extension() {

@@ -8,15 +8,15 @@ pub(super) fn sizes(values: impl Iterator<Item = f64>) -> LogCoord<f64> {
     (low / 1.6..high * 1.6).log_scale().base(2.0).into()
 }
 
-/// Values are marked at powers of ten, or at powers of two where few powers of ten are among them. With the room at
-/// either end, even one value has two marks beside it.
+/// Values are marked at powers of ten, or at powers of two if they contain few powers of ten. With the margin at either
+/// end, even one value has two marks beside it.
 pub(super) fn values(values: impl Iterator<Item = f64>) -> LogCoord<f64> {
     let (low, high) = span(values);
     let base = if high / low < 300.0 { 2.0 } else { 10.0 };
     (low / 2.1..high * 2.1).log_scale().base(base).into()
 }
 
-/// Of those that have a place on a logarithmic axis; of one, if none has.
+/// The range of the values that have a place on a logarithmic axis; that of the value 1 if none has.
 fn span(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let values = values.filter(|value| *value > 0.0);
     let (low, high) = values.fold((f64::INFINITY, 0.0), |(low, high): (f64, f64), value| {
@@ -45,7 +45,7 @@ pub(in crate::cli) fn time(nanoseconds: f64) -> String {
     format!("{} {unit}", plain(value))
 }
 
-/// A mark, without what is left of binary fractions.
+/// The text of a mark, without the rounding errors of binary fractions.
 pub(in crate::cli) fn plain(value: f64) -> String {
     format!("{}", (value * 1e9).round() / 1e9)
 }

@@ -1,4 +1,4 @@
-//! Results as a picture: latency and bandwidth over size.
+//! Draws results: latency and bandwidth over size.
 
 mod series;
 
@@ -10,10 +10,10 @@ use super::error::{BenchError, Result};
 use super::record::Record;
 use crate::cli::picture::{Picture, svg};
 
-/// A run, or a file of runs, under its name.
+/// A run or a file of runs, with its name.
 pub(super) type Source<'a> = (String, &'a [Record]);
 
-/// A file that a picture goes to once there is one: it can be written, and what is in it stays until then.
+/// A file for a picture. It can be written, and its content stays until the picture is ready.
 pub(super) struct PlotFile(PathBuf);
 
 impl PlotFile {
@@ -22,7 +22,7 @@ impl PlotFile {
         let open = OpenOptions::new().create(true).append(true).open(path);
         open.map_err(|source| BenchError::file(path, source))?;
         if new {
-            // Else a run that fails would leave a picture of nothing.
+            // Otherwise a failed run would leave an empty file.
             let _ = fs::remove_file(path);
         }
         Ok(Self(path.to_owned()))

@@ -1,4 +1,4 @@
-//! Which lines of results a picture has, and what it says of them.
+//! Selects the lines of results for a picture, and labels them.
 
 use super::super::engine::median;
 use super::super::error::{BenchError, Result};
@@ -6,21 +6,21 @@ use super::super::record::{Metric, Record, Run, What, grouped, in_order};
 use super::Source;
 use crate::cli::picture::{Chart, Picture, Series, ticks};
 
-/// Nobody can tell more lines apart.
+/// More lines could not be told apart.
 const MOST: usize = 200;
 
-/// What the points of a series have in common: all repetitions of a line of a job are in one series.
+/// The common properties of the points of a series. All repetitions of a line of a job are in one series.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     job: Job,
-    /// Without size and metric.
+    /// Does not contain size and metric.
     what: What,
 }
 
-/// The place of the source, and the run without its date.
+/// The index of the source, and the run without its date.
 type Job = (usize, Run);
 
-/// Times by size; of each size one time for each repetition.
+/// Times by size; for each size one time per repetition.
 type Times = Vec<(u64, Vec<f64>)>;
 
 const LATENCY: Chart = Chart {
@@ -41,7 +41,7 @@ const BANDWIDTH: Chart = Chart {
 impl Picture {
     pub(super) fn of(sources: &[Source<'_>]) -> Result<Self> {
         let mut found = collect(sources);
-        // A single size is no line: such series only clutter a picture that has others.
+        // A series with one size has no line. In a picture with other series it is left out.
         if found.iter().any(|(_, times)| times.len() > 1) {
             found.retain(|(_, times)| times.len() > 1);
         }
@@ -50,7 +50,7 @@ impl Picture {
             1..=MOST => {}
             found => return Err(BenchError::TooManySeries { found, most: MOST }),
         }
-        // What is there for comparison comes last.
+        // Series for comparison come last.
         found.sort_by_key(|(key, _)| (key.job.0, key.what.sync == "none"));
         let jobs = in_order(found.iter().map(|(key, _)| &key.job));
         let names = job_names(sources, &jobs);
@@ -94,8 +94,7 @@ fn collect(sources: &[Source<'_>]) -> Vec<(Key, Times)> {
         let records = of.1.iter();
         records.map(move |record| (source, record))
     });
-    // What is out of the ordinary shows something else than what a size costs, and so does a
-    // window that comes and goes.
+    // Special cases, and windows that are made and freed, do not show the cost of a size.
     let shown = records.filter(|(_, record)| {
         let What { size, case, op, .. } = &record.what;
         *size > 0 && case.is_none() && op != "create_free"
@@ -129,8 +128,7 @@ fn key(source: usize, record: &Record) -> Key {
     }
 }
 
-/// What is said of a job: what not all have in common, and the file's name where that is not
-/// enough.
+/// The name of a job: the properties in which the jobs differ, and the file's name if these are not enough.
 fn job_names(sources: &[Source<'_>], jobs: &[&Job]) -> Vec<String> {
     let fields: [fn(&Job) -> String; 4] = [
         |(_, run)| run.device.clone(),
@@ -172,7 +170,7 @@ fn label(what: &What, hints: bool) -> String {
     text
 }
 
-/// The title, and what stands below it.
+/// The title, and the text below it.
 fn captions(sources: &[Source<'_>], jobs: &[&Job]) -> (String, String) {
     let list =
         |field: fn(&Run) -> String| in_order(jobs.iter().map(|(_, run)| field(run))).join(", ");
@@ -180,7 +178,7 @@ fn captions(sources: &[Source<'_>], jobs: &[&Job]) -> (String, String) {
     let ranks = list(|run| run.ranks.to_string());
     let title = format!("One-sided operations: device {devices}, {ranks} ranks");
     let runs = || sources.iter().flat_map(|(_, records)| *records);
-    // Minutes are enough.
+    // The minute is precise enough.
     let minutes = |record: &Record| {
         let date = record.run.date.get(..16).unwrap_or(&record.run.date);
         format!("{} UTC", date.replacen('T', " ", 1))
@@ -212,7 +210,7 @@ mod tests {
     use super::super::super::record::tests::record;
     use super::*;
 
-    /// Which operation, which run, and whether the windows are over the caller's memory.
+    /// For each series: the operation, the run, and whether the windows are over the caller's memory.
     fn looks(picture: &Picture) -> Vec<(usize, usize, bool)> {
         let series = picture.series.iter();
         series

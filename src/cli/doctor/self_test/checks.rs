@@ -1,4 +1,4 @@
-//! What is tried between two ranks. Both call each check at the same time.
+//! The checks between two ranks. Both ranks call each check at the same time.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -10,22 +10,22 @@ use super::link::{
     TRIED, Word,
 };
 
-/// Which of the two a rank is.
+/// The role of a rank in a check.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     Origin,
     Target,
 }
 
-/// What there is to say of it, or what is wrong.
+/// A remark, or what is wrong.
 pub(super) type Outcome = Result<String, String>;
 
 const NOTHING: Outcome = Ok(String::new());
 
-/// Lengths around those at which devices change their way.
+/// Lengths around those at which devices change their method.
 const LENGTHS: [usize; 7] = [1, 8, 9, 255, 4096, 65_537, BLOCK];
 
-/// What the origin writes, it reads again.
+/// The origin writes data and reads it back.
 pub(super) fn data(link: &Link, role: Role) -> Outcome {
     if role == Role::Target {
         return NOTHING;
@@ -47,12 +47,12 @@ pub(super) fn data(link: &Link, role: Role) -> Outcome {
     Ok(format!("{} lengths up to {BLOCK} bytes", LENGTHS.len()))
 }
 
-/// Numbers whose bytes are all different, and their sum's too, so that a wrong order of bytes shows.
+/// A number whose bytes all differ, like those of the sum, so that a wrong byte order shows.
 const START: u64 = 0x0102_0304_0506_0708;
 const ADD: u64 = 0x1112_1314_1516_1718;
 const NEW: u64 = 0x2122_2324_2526_2728;
 
-/// The origin tries atomics on a word of the target.
+/// The origin performs atomics on a word of the target.
 pub(super) fn atomics(link: &Link, role: Role) -> Outcome {
     if role == Role::Target {
         return NOTHING;
@@ -70,7 +70,7 @@ pub(super) fn atomics(link: &Link, role: Role) -> Outcome {
     }
 }
 
-/// The target finds the same in memory.
+/// The target finds their results in memory.
 pub(super) fn atomics_in_memory(link: &Link, role: Role) -> Outcome {
     match (role, link.load(TRIED)) {
         (Role::Origin, _) => NOTHING,
@@ -79,10 +79,10 @@ pub(super) fn atomics_in_memory(link: &Link, role: Role) -> Outcome {
     }
 }
 
-/// How often each of two adds to one word.
+/// How often each of two ranks adds to one word.
 const ADDS: u64 = 2000;
 
-/// Both ranks add to a word of the target by the device.
+/// Both ranks add to a word of the target through the device.
 pub(super) fn sums(link: &Link, role: Role) -> Outcome {
     for _ in 0..ADDS {
         match role {
@@ -104,7 +104,7 @@ pub(super) fn sums_in_memory(link: &Link, role: Role) -> Outcome {
     }
 }
 
-/// The origin adds by the device, and the target by its processor until that is done.
+/// The origin adds through the device, and the target adds by its processor until the origin is done.
 pub(super) fn sums_beside_processor(link: &Link, role: Role) -> Outcome {
     if role == Role::Target {
         link.add_by_processor_until(SUM_BESIDE_PROCESSOR, ADDS_DONE, 1)?;
@@ -135,10 +135,10 @@ pub(super) fn sums_beside_processor_in_memory(link: &Link, role: Role) -> Outcom
     }
 }
 
-/// Bytes before each flag, and how often.
+/// Bytes before each flag, and the number of rounds.
 const ROUNDS: [(usize, u64); 3] = [(64, 1000), (4096, 500), (256 << 10, 20)];
 
-/// Which kind of flag the origin sends behind data.
+/// The kind of flag that the origin sends after the data.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum FlagKind {
     Stored,
@@ -154,7 +154,7 @@ impl FlagKind {
     }
 }
 
-/// The origin writes data, and behind it a flag; the target looks at the data once it finds the flag, and answers.
+/// The origin writes data, and after it a flag. When the target sees the flag, it checks the data and answers.
 pub(super) fn order(link: &Link, role: Role, flag: FlagKind) -> Outcome {
     let ((word, answer), mut round, mut wrong) = (flag.words(), 0_u64, None);
     for (len, rounds) in ROUNDS {
@@ -193,11 +193,11 @@ pub(super) fn order(link: &Link, role: Role, flag: FlagKind) -> Outcome {
     }
 }
 
-/// How long transfers are timed, and how many are under way at a time.
+/// How long transfers are timed, and how many are in progress at a time.
 const TIMED: Duration = Duration::from_millis(300);
 const AT_A_TIME: usize = 8;
 
-/// How fast the origin writes to the target, in bytes a second; 0 at the target.
+/// The rate at which the origin writes to the target, in bytes per second; 0 at the target.
 pub(super) fn bandwidth(link: &Link, role: Role) -> Result<f64, String> {
     if role == Role::Target {
         return Ok(0.0);

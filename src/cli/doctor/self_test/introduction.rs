@@ -1,4 +1,4 @@
-//! What ranks say of themselves, their hosts and their devices.
+//! What each rank tells the others about itself, its host and its devices.
 
 use std::env;
 
@@ -14,19 +14,19 @@ pub(super) struct Candidate {
     pub(super) spec: String,
     pub(super) provider: String,
     pub(super) said: String,
-    /// Of the port, in Mb/s; `None` if that means nothing.
+    /// The speed of the port in Mb/s; `None` if it has no meaning.
     pub(super) speed: Option<u64>,
-    /// Whether it was named, or is the one of its provider that a job would take.
+    /// Whether the user named it, or a job would take it among those of its provider.
     pub(super) is_chosen: bool,
 }
 
-/// What a rank says of itself.
+/// What a rank tells the others about itself.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Introduction {
     pub(super) host: String,
     boot: [u8; 16],
     pid_namespace: u64,
-    /// Whether it was told which device to test.
+    /// Whether the user named the device to test.
     pub(super) is_named: bool,
     /// See [`rdma_sys_shim::Joining`].
     pub(super) joining: u32,
@@ -53,14 +53,14 @@ impl Introduction {
         }
     }
 
-    /// Whether both ranks run on one host, as jobs take it.
+    /// Whether both ranks run on one host, by the same rule as in jobs.
     pub(super) fn shares_host(&self, other: &Self) -> bool {
         let of = |rank: &Self| (rank.boot, rank.pid_namespace);
         of(self) == of(other) && self.boot != [0; 16] && self.pid_namespace != 0
     }
 }
 
-/// The device that is named, or else all that a job could take.
+/// The device that the user named, or else all devices that a job could take.
 fn candidates(spec: Option<&str>) -> Vec<Candidate> {
     let devices = REGISTRY.list();
     let seat = Seat::here(&oversubscription::allowed());
@@ -85,7 +85,7 @@ fn candidates(spec: Option<&str>) -> Vec<Candidate> {
         let info = devices.iter().find(|info| info.name == found.device)?;
         Some(candidate(spec.to_owned(), info, found.choice.as_ref()))
     });
-    // To open it says why.
+    // Opening the device reports why it cannot be used.
     vec![found.unwrap_or_else(|| Candidate {
         spec: spec.to_owned(),
         provider: String::new(),
@@ -139,7 +139,7 @@ fn candidate(spec: String, info: &DeviceInfo, choice: Option<&Choice>) -> Candid
     }
 }
 
-/// The speed and the width of an adapter's slot, as the kernel says them.
+/// The speed and the width of an adapter's slot, as the kernel reports them.
 fn slot(device: &str) -> Option<String> {
     let read = |file| {
         let path = format!("{}/{device}/device/{file}", rdma::CLASS);

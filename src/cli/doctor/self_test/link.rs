@@ -1,7 +1,7 @@
-//! A connection of two ranks over a device under test, beside the one over which they agree on what comes next.
+//! A connection of two ranks over a device under test. The ranks agree on the next step over another connection.
 //!
-//! Each rank has one region. Its peer writes to some places of it, and everything that an operation reads or
-//! writes on this side is in it, too. The region is kept for as long as anything may be under way.
+//! Each rank has one region. Its peer writes to some parts of it. All local buffers of operations are in it, too. The
+//! region is kept as long as an operation may be in progress.
 
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -18,41 +18,41 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy)]
 pub(super) struct Word(u64);
 
-/// Flags of both kinds, and the answers to them: only the peer writes to these.
+/// Flags of both kinds, and the answers to them. Only the peer writes to these.
 pub(super) const STORED: Word = Word(0);
 pub(super) const STORED_ANSWER: Word = Word(64);
 pub(super) const ADDED: Word = Word(128);
 pub(super) const ADDED_ANSWER: Word = Word(192);
-/// Words for atomics.
+/// Words on which atomics are tested.
 pub(super) const TRIED: Word = Word(256);
 pub(super) const SUM: Word = Word(320);
 pub(super) const SUM_BESIDE_PROCESSOR: Word = Word(384);
-/// Where answers to this rank's atomics arrive.
+/// Where results of this rank's atomics arrive.
 const ANSWER: Word = Word(448);
-/// Set by the peer once it has made all its adds beside the processor.
+/// The peer sets this after it has made all its adds beside the processor.
 pub(super) const ADDS_DONE: Word = Word(512);
 
 /// The longest transfer in bytes.
 pub(super) const BLOCK: usize = 1 << 20;
-/// Where the peer writes.
+/// The place to which the peer writes.
 const IN: usize = 4096;
-/// What is written to the peer, and read from there.
+/// The place of data that is written to the peer, or read from it.
 const OUT: usize = IN + BLOCK;
 const LEN: usize = OUT + BLOCK;
 
-/// A wait for the peer or the device takes no longer.
+/// The longest wait for the peer or the device.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Between two looks at the connection, and before others get the processor.
+/// Iterations between two checks of the connection, and before the processor is yielded.
 const SPINS: u32 = 64;
 
-/// What a peer has to know to connect.
+/// What a peer needs in order to connect.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Offer {
     address: Vec<u8>,
     region: [u64; 3],
 }
 
-/// One end of a link that is not connected yet.
+/// One end of a link that is not yet connected.
 pub(super) struct End {
     device: Arc<dyn Device>,
     region: LocalRegion,
@@ -90,7 +90,7 @@ impl End {
     }
 }
 
-/// An endpoint, and the newest operation that was posted to it.
+/// An endpoint, and the latest operation that was posted to it.
 struct Way {
     endpoint: Arc<dyn Endpoint>,
     newest: AtomicU64,
@@ -126,7 +126,7 @@ pub(super) struct Link {
 impl Drop for Link {
     fn drop(&mut self) {
         if self.peer.is_idle() && self.to_self.is_idle() {
-            // SAFETY: it is dropped here alone, and nobody uses it afterwards.
+            // SAFETY: it is dropped only here, and nothing uses it afterwards.
             unsafe { ManuallyDrop::drop(&mut self.region) };
         }
     }
@@ -144,7 +144,7 @@ impl Link {
 
     fn word(&self, word: Word) -> &AtomicU64 {
         let here = self.place(word.0 as usize, 8).cast();
-        // SAFETY: an aligned word of the region, which lives as long as the link; everybody uses it as an atomic.
+        // SAFETY: an aligned word of the region, which lives as long as the link. All accesses to it are atomic.
         unsafe { AtomicU64::from_ptr(here) }
     }
 
@@ -152,7 +152,7 @@ impl Link {
         self.theirs.at(at)
     }
 
-    /// What the processor finds in a word of this rank, ahead of what it loads after.
+    /// The processor's view of a word of this rank. Later loads are ordered after this one.
     pub(super) fn load(&self, word: Word) -> u64 {
         let value = self.word(word).load(Ordering::Acquire);
         after_flag();
@@ -166,7 +166,7 @@ impl Link {
         self.processor_adds.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Does so until the processor finds `value`, or more, in another word of this rank.
+    /// Adds by the processor until it finds at least `value` in another word of this rank.
     pub(super) fn add_by_processor_until(
         &self,
         word: Word,
@@ -183,7 +183,7 @@ impl Link {
         self.processor_adds.load(Ordering::Relaxed)
     }
 
-    /// Waits until the processor finds `value`, or more, in a word of this rank.
+    /// Waits until the processor finds at least `value` in a word of this rank.
     pub(super) fn wait_for(&self, word: Word, value: u64) -> Result<(), String> {
         self.until("the peer's word", || Ok(self.load(word) >= value))
     }
@@ -219,10 +219,10 @@ impl Link {
         Ok(())
     }
 
-    /// Puts `bytes` where writes are made from and reads are made to.
+    /// Stores `bytes` where writes to the peer take their data, and reads store theirs.
     pub(super) fn set_out(&self, bytes: &[u8]) {
         let to = self.place(OUT, bytes.len());
-        // SAFETY: a part of the region; nobody has a Rust reference to it.
+        // SAFETY: this is a part of the region, and nothing has a Rust reference to it.
         unsafe { copy(to, bytes.as_ptr(), bytes.len()) };
     }
 
@@ -230,7 +230,7 @@ impl Link {
         self.get(OUT, len)
     }
 
-    /// What the peer has written.
+    /// The data that the peer has written.
     pub(super) fn get_in(&self, len: usize) -> Vec<u8> {
         self.get(IN, len)
     }
@@ -238,41 +238,41 @@ impl Link {
     fn get(&self, at: usize, len: usize) -> Vec<u8> {
         let from = self.place(at, len);
         let mut bytes = vec![0; len];
-        // SAFETY: a part of the region, and a vector as long.
+        // SAFETY: a part of the region, and a vector of the same length.
         unsafe { copy(bytes.as_mut_ptr(), from, len) };
         bytes
     }
 
-    /// Begins to write so many of the bytes that were set to the peer, or to read so many of those that were written there.
+    /// Begins to write `len` of the bytes that were set to the peer, or to read `len` of those that were written there.
     pub(super) fn transfer(&self, direction: Direction, len: usize) -> Result<Ticket, String> {
         let (here, there) = (self.place(OUT, len), self.there(IN as u64));
-        // SAFETY: a part of the region, which is kept until nothing is under way.
+        // SAFETY: a part of the region, which is kept until no operation is in progress.
         let posted = unsafe { (self.peer.endpoint).transfer(direction, here, len, there) };
         self.peer.note(posted)
     }
 
-    /// Stores in a word of the peer's that only this rank stores to, behind what was written before.
+    /// Stores in a word of the peer that only this rank writes, ordered after earlier writes.
     pub(super) fn store(&self, word: Word, old: u64, new: u64) -> Result<Ticket, String> {
         let at = self.there(word.0);
         self.peer.note(self.peer.endpoint.store(at, old, new))
     }
 
-    /// Begins to add to a word of the peer's, behind what was written before.
+    /// Begins to add to a word of the peer, ordered after earlier writes.
     pub(super) fn begin_add(&self, word: Word, add: u64) -> Result<Ticket, String> {
         let (at, old) = (self.there(word.0), self.word(ANSWER).as_ptr());
-        // SAFETY: a word of the region, which is kept until nothing is under way.
+        // SAFETY: a word of the region, which is kept until no operation is in progress.
         let posted = unsafe { (self.peer.endpoint).fetch(at, Width::W8, Fetch::Add(add), old) };
         self.peer.note(posted)
     }
 
-    /// Adds to a word of the peer's; returns what it held.
+    /// Adds to a word of the peer. Returns its previous value.
     pub(super) fn add(&self, word: Word, add: u64) -> Result<u64, String> {
         let ticket = self.begin_add(word, add)?;
         self.finish(ticket)?;
         Ok(self.load(ANSWER))
     }
 
-    /// Replaces a word of the peer's, if it holds what is expected; returns what it held.
+    /// Replaces a word of the peer if it has the expected value. Returns its previous value.
     pub(super) fn swap(&self, word: Word, expect: u64, new: u64) -> Result<u64, String> {
         let (at, old) = (self.there(word.0), self.word(ANSWER).as_ptr());
         let swap = Fetch::CompareSwap { expect, new };
@@ -282,7 +282,7 @@ impl Link {
         Ok(self.load(ANSWER))
     }
 
-    /// Adds one to a word of this rank by the device.
+    /// Adds one to a word of this rank through the device.
     pub(super) fn add_to_own(&self, word: Word) -> Result<(), String> {
         let (at, old) = (self.region.remote().at(word.0), self.word(ANSWER).as_ptr());
         // SAFETY: as above.

@@ -1,6 +1,6 @@
-//! `transom doctor --self-test`: what the devices of two nodes do between them, for a report to send in.
+//! `transom doctor --self-test`: tests the devices between two nodes, for a report that a user can send.
 //!
-//! The ranks agree over TCP on what comes next, and open the devices under test beside that.
+//! The ranks agree on each step over TCP, and open the devices under test in addition.
 
 mod checks;
 mod introduction;
@@ -33,11 +33,11 @@ pub(super) fn run(device: Option<String>, json: bool) -> ExitCode {
         return launch(device, json);
     }
     let spec = device.or_else(super::super::device_variable);
-    // SAFETY: the process has one thread so far, so nobody reads the environment meanwhile.
+    // SAFETY: the process has only this thread, so nothing reads the environment meanwhile.
     unsafe {
         let is_beside = |spec: &&str| spec.split(':').next() == Some(BESIDE);
         env::set_var(DEVICE, spec.as_deref().filter(is_beside).unwrap_or(BESIDE));
-        // Else ranks of one host would do without the device.
+        // Otherwise ranks of one host would bypass the device.
         env::set_var("TRANSOM_NEIGHBOURS", "off");
     }
     match test(spec.as_deref(), json) {
@@ -72,9 +72,9 @@ fn launch(device: Option<String>, json: bool) -> ExitCode {
 struct Pair<'a> {
     peer: u32,
     specs: [&'a str; 2],
-    /// Of the slower port, in Mb/s; `None` if that means nothing.
+    /// The speed of the slower port in Mb/s; `None` if it has no meaning.
     speed: Option<u64>,
-    /// Whether ranks would take these two together, so that they have to reach each other.
+    /// Whether a job would choose both devices, so that they have to reach each other.
     is_own: bool,
 }
 
@@ -87,7 +87,7 @@ impl Pair<'_> {
         ]
     }
 
-    /// From which rank to which.
+    /// A text with the direction: from which rank to which.
     fn way(&self, origin: u32) -> String {
         let [first, second] = self.ranks();
         match origin {
@@ -114,10 +114,10 @@ impl Pair<'_> {
     }
 }
 
-/// The job's ranks, and what was found; the findings are rank 0's.
+/// The job's ranks, and the findings, which only rank 0 has.
 struct Tester<'a> {
     world: &'a Communicator,
-    /// What all ranks have.
+    /// What all ranks support.
     joining: Joining,
     opened: BTreeMap<String, Result<Arc<dyn Device>, String>>,
     findings: Vec<Finding>,
@@ -190,7 +190,7 @@ impl Tester<'_> {
                 Some("mpiexec -hosts HOST,HOST -n 2 transom doctor --self-test".to_owned()),
             ));
         }
-        // As in jobs: there, a device that is named is not agreed upon.
+        // As in jobs: ranks do not agree on a device if the user named one.
         if all.iter().all(|rank| !rank.is_named) {
             let common = all
                 .iter()
@@ -283,7 +283,7 @@ impl Tester<'_> {
         Ok(())
     }
 
-    /// Makes all checks, as far as each goes well; whether they did.
+    /// Makes the checks until one fails. Returns whether all succeeded.
     fn direction(
         &mut self,
         pair: &Pair<'_>,
@@ -311,7 +311,7 @@ impl Tester<'_> {
             let mine = both.map_or(Ok(String::new()), |(link, role)| check(link, role));
             let outcomes = self.settle(mine)?;
             if let Some(found) = complaints(&outcomes) {
-                // Nothing has got through yet.
+                // No check has succeeded yet.
                 self.findings.push(match name {
                     "data" => pair.unconnected(&found),
                     _ => failure(name, &format!("{way}: {found}")),
@@ -357,7 +357,7 @@ impl Tester<'_> {
         opened.clone()
     }
 
-    /// Collective. What each rank has to say.
+    /// Collective. Returns every rank's outcome.
     fn settle(&self, mine: Outcome) -> transom::Result<Vec<Outcome>> {
         let (mark, text) = match &mine {
             Ok(text) => (b'+', text),
@@ -374,7 +374,7 @@ impl Tester<'_> {
     }
 }
 
-/// What ranks complain of, each by its number.
+/// The complaints of the ranks, each with the rank's number.
 fn complaints(outcomes: &[Outcome]) -> Option<String> {
     let complaints = outcomes.iter().enumerate().filter_map(|(rank, outcome)| {
         let error = outcome.as_ref().err()?;
@@ -388,7 +388,7 @@ fn failure(check: &str, found: &str) -> Finding {
     Finding::bad(Level::Failure, check, found, None)
 }
 
-/// `rate` is in bytes a second, `speed` of the slower port in Mb/s.
+/// `rate` is in bytes per second, `speed` that of the slower port in Mb/s.
 fn bandwidth(way: &str, rate: f64, speed: Option<u64>) -> Finding {
     const CHECK: &str = "bandwidth";
     let said = format!("{way}: put of 1 MiB: {:.2} GB/s", rate / 1e9);

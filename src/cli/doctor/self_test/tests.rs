@@ -35,7 +35,7 @@ fn words_and_data_that_are_wrong_are_found() {
         Ok("fetch_add, compare_swap".to_owned())
     );
     assert!(both(&link, checks::atomics_in_memory)[1].is_ok());
-    // Again, over what is there: as if the device had answered wrongly.
+    // Run it again over the previous results: this looks as if the device had answered wrongly.
     let answers = both(&link, checks::atomics)[0].clone().unwrap_err();
     assert!(
         answers.starts_with("answers [2122232425262728, "),

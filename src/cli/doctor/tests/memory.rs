@@ -1,4 +1,4 @@
-//! Limits of memory and tasks, and what the soft device would like.
+//! Limits of memory and tasks, and the kernel features that the soft device uses.
 
 use std::os::unix::fs::symlink;
 

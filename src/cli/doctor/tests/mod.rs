@@ -1,4 +1,4 @@
-//! The checks on made-up machines: one on which all is well, broken in one way at a time.
+//! The checks on simulated machines: one on which all is well, with one defect at a time.
 
 mod host;
 mod memory;
@@ -18,12 +18,12 @@ use super::wanted::Wanted;
 
 const GIDS: &str = "/sys/class/infiniband/rxe0/ports/1";
 
-/// What is printed where there are no colours.
+/// The output without colours.
 fn text(findings: &[Finding]) -> String {
     anstream::adapter::strip_str(&finding::text(findings, None)).to_string()
 }
 
-/// A machine and what trying tells of it.
+/// A machine, and the results of probes on it.
 struct Fake {
     root: TempDir,
     probes: Probes,
@@ -124,7 +124,7 @@ impl Fake {
 struct Report(Vec<Finding>);
 
 impl Report {
-    /// The one finding of this check.
+    /// The only finding of this check.
     #[track_caller]
     fn only(&self, check: &str) -> &Finding {
         let mut found = self.0.iter().filter(|finding| finding.check == check);
@@ -134,7 +134,7 @@ impl Report {
         }
     }
 
-    /// Asserts that only this check finds something, and returns its line less the level.
+    /// Asserts that only this check finds a problem, and returns its line without the level.
     #[track_caller]
     fn sole(&self, level: Level, check: &str) -> String {
         let (verdict, checks) = self.0.split_last().unwrap();

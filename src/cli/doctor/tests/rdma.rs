@@ -1,4 +1,4 @@
-//! RDMA: what a device needs, one thing missing at a time.
+//! RDMA: the requirements of a device, with one missing at a time.
 
 use super::*;
 
@@ -179,7 +179,7 @@ fn a_device_file_that_is_missing_or_closed_is_a_failure() {
         line.contains("`--device /dev/infiniband/uverbs0` for a container"),
         "{line}"
     );
-    // Root may open everything but a folder.
+    // Root may open any file, but no folder.
     fake.put("/dev/infiniband/uverbs0/in", "");
     let line = fake.examine("verbs").sole(Level::Failure, "device file");
     assert!(

@@ -1,4 +1,4 @@
-//! TCP: which addresses peers are told.
+//! TCP: the addresses that peers are given.
 
 use super::*;
 
