@@ -1,10 +1,10 @@
-//! What ranks have to have in common, found out before anything depends on it.
+//! Checks, before a collective call does its work, that all ranks make the same call.
 
 use transom::Communicator;
 
 use crate::{Error, Result};
 
-/// Collective. Fails on every rank unless all describe what they make or do in the same words.
+/// Collective. Fails on every rank unless all ranks pass the same description of the call.
 pub(crate) fn alike(comm: &Communicator, operation: &'static str, ours: &str) -> Result<()> {
     let all = comm.allgatherv(ours.as_bytes())?;
     let other = (0..)
@@ -22,14 +22,14 @@ pub(crate) fn alike(comm: &Communicator, operation: &'static str, ours: &str) ->
     }
 }
 
-/// Why a rank failed, in its words.
+/// A failed rank, and the text of its error.
 pub(crate) struct Failed {
     pub(crate) rank: u32,
     pub(crate) message: String,
 }
 
 impl Failed {
-    /// The error of a rank that did not fail itself.
+    /// The error of the call on a rank that did not fail itself.
     pub(crate) fn during(self, operation: &'static str) -> Error {
         Error::RankFailed {
             operation,
@@ -39,7 +39,7 @@ impl Failed {
     }
 }
 
-/// Collective. What every rank found out; or, if some failed, why the first of them did.
+/// Collective. Returns the results of all ranks, or the first failure if some ranks failed.
 pub(crate) fn gather(
     comm: &Communicator,
     ours: std::result::Result<&[u8], String>,

@@ -9,15 +9,15 @@ use transom::{Communicator, Element, Session, Window};
 use crate::agreement;
 use crate::error::{Error, Result};
 
-/// Where an element of an [`Arena`] is: a rank, and an index in its part. It is a plain value of eight bytes, which elements
-/// of windows, arenas and maps can contain, as a link to another element.
+/// Where an element of an [`Arena`] is: a rank, and an index in its part. It is a plain value of eight bytes. Elements
+/// of windows, arenas and maps can contain it, as a link to another element.
 ///
-/// It says nothing about the arena, nor the type of its elements, so that an element can point to others of its own type:
-/// use it with the arena that it came from.
+/// It does not know the arena, nor the type of its elements, so an element can point to others of its own type. Use it
+/// with the arena that it came from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Zeroable, Pod)]
 #[repr(transparent)]
 pub struct GlobalPtr {
-    /// The index, above a rank and 1; 0 for nobody.
+    /// The index, above the rank plus 1; 0 is null.
     word: u64,
 }
 
@@ -27,8 +27,8 @@ impl GlobalPtr {
     /// Points nowhere, as zeroed memory does.
     pub const NULL: Self = Self { word: 0 };
 
-    /// Local. The element `index` of the part of `rank`. `None` where either is too large: 2^24 − 1 ranks, and 2^40
-    /// elements of each, can be pointed to.
+    /// Local. The element `index` of the part of `rank`. `None` if either is too large: pointers can name 2^24 − 1
+    /// ranks, and 2^40 elements of each.
     #[must_use]
     pub fn new(rank: u32, index: usize) -> Option<Self> {
         let (rank, index) = (u64::from(rank) + 1, index as u64);
@@ -38,13 +38,13 @@ impl GlobalPtr {
         })
     }
 
-    /// Local. Whether it points nowhere.
+    /// Local. Whether this is null.
     #[must_use]
     pub fn is_null(self) -> bool {
         self.rank().is_none()
     }
 
-    /// Local. Whose part it points into; `None` if it is null.
+    /// Local. The rank whose part it points into; `None` if it is null.
     #[must_use]
     pub fn rank(self) -> Option<u32> {
         (self.word as u32 & ((1 << Self::RANK_BITS) - 1)).checked_sub(1)
@@ -56,7 +56,7 @@ impl GlobalPtr {
         (self.word >> Self::RANK_BITS) as usize
     }
 
-    /// Local. The element `count` behind this one. `None` if this is null, or too large an index comes out.
+    /// Local. The element `count` after this one. `None` if this is null, or the index would be too large.
     #[must_use]
     pub fn offset(self, count: usize) -> Option<Self> {
         Self::new(self.rank()?, self.index().checked_add(count)?)
@@ -68,7 +68,7 @@ impl GlobalPtr {
         self.word
     }
 
-    /// Local. What [`GlobalPtr::to_bits`] returned.
+    /// Local. Converts a result of [`GlobalPtr::to_bits`] back.
     #[must_use]
     pub fn from_bits(word: u64) -> Self {
         Self { word }
@@ -84,8 +84,8 @@ impl fmt::Debug for GlobalPtr {
     }
 }
 
-/// Elements on every rank, from which any rank allocates anywhere, and links to each other by [`GlobalPtr`]: lists, trees,
-/// values of different lengths. What was allocated is freed with the arena, all at once.
+/// Elements on every rank. Any rank allocates them on any rank, and they link to each other by [`GlobalPtr`]: lists,
+/// trees, values of different lengths. Freeing the arena frees all of them at once.
 ///
 /// ```
 /// use bytemuck::{Pod, Zeroable};
@@ -120,8 +120,8 @@ impl fmt::Debug for GlobalPtr {
 /// ```
 ///
 /// # When a rank dies
-/// Operations on its part fail with an error that names it. Once a rank has found that out, it tells the others, and other
-/// operations may fail, too.
+/// Operations on its part fail with an error that names it. A rank that detects the death tells the others, and after
+/// that other operations may fail, too.
 pub struct Arena<T: Element> {
     elements: Session<'static, T>,
     /// How many elements of each part are allocated.
@@ -133,8 +133,8 @@ impl<T: Element> Arena<T> {
     /// Collective. Room for `capacity` elements on each rank.
     ///
     /// # Errors
-    /// On every rank if one rank fails: `capacity` is another one elsewhere or more than a [`GlobalPtr`] can point to, sizes
-    /// of elements differ, out of memory, a rank that died or left.
+    /// On every rank if one rank fails: `capacity` differs between ranks or is more than a [`GlobalPtr`] can point to,
+    /// sizes of elements differ, out of memory, a rank died or left.
     pub fn new(comm: &Communicator, capacity: usize) -> Result<Self> {
         const OPERATION: &str = "Arena::new";
         let ours = format!(
@@ -167,10 +167,11 @@ impl<T: Element> Arena<T> {
         })
     }
 
-    /// One-sided. Allocates `count` elements, one behind the other, in the part of `rank`: all bytes are zero.
+    /// One-sided. Allocates `count` consecutive elements in the part of `rank`. All bytes are zero.
     ///
     /// # Errors
-    /// [`Error::Full`], for good: nothing is given back before [`Arena::free`]; `rank` is not one of the ranks, or died.
+    /// [`Error::Full`], permanently: no memory is returned before [`Arena::free`]; `rank` is not one of the ranks, or
+    /// died.
     pub fn alloc(&self, rank: u32, count: usize) -> Result<GlobalPtr> {
         let full = Error::Full {
             operation: "Arena::alloc",
@@ -200,7 +201,7 @@ impl<T: Element> Arena<T> {
         Ok(self.elements.get_value(rank, at)?)
     }
 
-    /// One-sided. `count` elements from the one on that `from` points to.
+    /// One-sided. `count` elements, beginning with the one that `from` points to.
     ///
     /// # Errors
     /// As for [`Arena::read`].
@@ -224,10 +225,10 @@ impl<T: Element> Arena<T> {
         &self.elements
     }
 
-    /// Collective. Frees the arena and all that was allocated there.
+    /// Collective. Frees the arena and all its elements.
     ///
     /// # Errors
-    /// A rank died or left: then the memory is leaked.
+    /// A rank died or left. Then the memory is leaked.
     pub fn free(self) -> Result<()> {
         self.allocated.free()?;
         Ok(self.elements.free()?)

@@ -1,4 +1,4 @@
-//! Arrays whose elements lie on all ranks.
+//! Arrays whose elements are distributed over all ranks.
 
 use std::any::type_name;
 use std::fmt;
@@ -11,20 +11,19 @@ use transom::{Accumulate, Atomic, Communicator, Element, Op, Session, Window};
 use crate::distribution::Layout;
 use crate::{Distribution, Error, Result, agreement};
 
-/// So many places are translated at a time: they stay in the cache, and a network has enough to do.
+/// The number of places that are translated at a time: they stay in the cache, and are enough work for a network.
 const LIST: usize = 1 << 14;
 
-/// Runs of fewer bytes go as a list of elements, longer ones one by one.
+/// Runs of fewer bytes are transferred as a list of elements, longer runs one by one.
 const SHORT_RUN: usize = 64;
 
 /// An array of elements on all ranks of a communicator, which any rank reads and writes by their global index. All
 /// indices and lengths count elements.
 ///
-/// Operations are complete when they return, as those of a [`Session`]. Ranks that use the same elements at the same
-/// time need the atomic ones, [`load`](Self::load), [`store`](Self::store), [`fetch_add`](Self::fetch_add),
-/// [`compare_swap`](Self::compare_swap) and accumulates, or a [barrier](Communicator::barrier) of
-/// [`comm`](Self::comm) between. Threads share an array, if the job has
-/// [`ThreadLevel::Multiple`](transom::ThreadLevel).
+/// Operations are complete when they return, as those of a [`Session`]. If ranks use the same elements at the same
+/// time, they need the atomic operations [`load`](Self::load), [`store`](Self::store), [`fetch_add`](Self::fetch_add),
+/// [`compare_swap`](Self::compare_swap) and accumulates, or a [barrier](Communicator::barrier) of [`comm`](Self::comm)
+/// in between. Threads can share an array if the job has [`ThreadLevel::Multiple`](transom::ThreadLevel).
 ///
 /// ```
 /// use transom::{Job, Op};
@@ -43,36 +42,36 @@ const SHORT_RUN: usize = 64;
 /// # }
 /// ```
 ///
-/// An array that is dropped without [`free`](Self::free) leaks its memory, and says so in the log.
+/// An array that is dropped without [`free`](Self::free) leaks its memory, and logs this.
 ///
 /// # Errors
-/// Every one-sided operation: an index that the array does not have, in which case nothing is transferred; the rank
-/// that owns the element died, which a rank may find out some time later; a device that failed; no memory for what is
-/// returned; a thread that the job's level does not allow. The array goes on.
+/// Every one-sided operation: an index that the array does not have (nothing is transferred then); the rank that owns
+/// the element died, which a rank may detect some time later; a device failed; no memory for the result; a thread that
+/// the job's level does not allow. The array stays usable.
 ///
-/// Every collective call: a rank died or left, and the error is on all. Ranks that make different collective calls may wait
-/// for each other; the log says so after 10 s. Where [`with_own`](Self::with_own) or [`fill`](Self::fill) fails so, the array is lost, and every later call on it an
-/// error.
+/// Every collective call: a rank died or left. All ranks get this error. Ranks that make different collective calls may
+/// wait for each other; the log reports this after 10 s. If [`with_own`](Self::with_own) or [`fill`](Self::fill) fails
+/// in this way, the array is lost, and every later call on it fails.
 pub struct DistArray<T: Element> {
     comm: Communicator,
     layout: Layout,
     distribution: Distribution,
-    /// None once a collective call has failed half way.
+    /// None after a collective call has failed halfway.
     session: Option<Session<'static, T>>,
 }
 
 impl<T: Element> DistArray<T> {
-    /// Collective. An array of `len` elements in all, all bytes zero.
+    /// Collective. An array of `len` elements in total, all bytes zero.
     ///
     /// # Errors
-    /// On every rank: ranks have other lengths, distributions or types; a distribution in blocks of no elements; no
-    /// memory on a rank; a rank that died or left.
+    /// On every rank: lengths, distributions or types differ between ranks; a distribution has blocks of no elements;
+    /// no memory on a rank; a rank died or left.
     pub fn new(comm: &Communicator, len: usize, distribution: Distribution) -> Result<Self> {
         Self::make("DistArray::new", comm, len, distribution, |_, _| Ok(()))
     }
 
-    /// Collective. An array of which each element is what `of` makes of its global index: each rank calls it for
-    /// its own elements. All of them are there when it returns.
+    /// Collective. An array in which each element is the result of `of` for its global index. Each rank calls `of` for
+    /// its own elements. All elements are set when this returns.
     ///
     /// ```
     /// # use transom_collections::{DistArray, Distribution, Result};
@@ -107,8 +106,8 @@ impl<T: Element> DistArray<T> {
         )
     }
 
-    /// Collective. A new array, of which each rank sets its own elements before anybody else sees them. Where `set` fails
-    /// on one rank, it fails on all.
+    /// Collective. A new array. Each rank sets its own elements before any other rank can access them. If `set` fails
+    /// on one rank, this fails on all.
     pub(crate) fn make(
         operation: &'static str,
         comm: &Communicator,
@@ -152,7 +151,7 @@ impl<T: Element> DistArray<T> {
         self.len() == 0
     }
 
-    /// Local. How the elements are dealt to the ranks.
+    /// Local. How the elements are distributed over the ranks.
     #[must_use]
     pub fn distribution(&self) -> Distribution {
         self.distribution
@@ -217,7 +216,7 @@ impl<T: Element> DistArray<T> {
         Ok((self.session(operation)?, rank, at))
     }
 
-    /// One-sided. An element, of any type; not atomic.
+    /// One-sided. Reads an element, of any type; not atomic.
     ///
     /// # Errors
     /// See [`DistArray`].
@@ -237,7 +236,7 @@ impl<T: Element> DistArray<T> {
         Ok(session.put_blocking(rank, at, &[value])?)
     }
 
-    /// One-sided. An element, read atomically.
+    /// One-sided. Reads an element atomically.
     ///
     /// # Errors
     /// See [`DistArray`].
@@ -263,7 +262,7 @@ impl<T: Element> DistArray<T> {
         Ok(session.store(rank, at, value)?)
     }
 
-    /// One-sided. Adds to an element, wrapping, and returns what was there before, atomically.
+    /// One-sided. Adds to an element atomically, with wrapping. Returns the previous value.
     ///
     /// # Errors
     /// See [`DistArray`].
@@ -276,8 +275,8 @@ impl<T: Element> DistArray<T> {
         Ok(session.fetch_add(rank, at, add)?)
     }
 
-    /// One-sided. Replaces an element by `new` if it equals `expect`, and returns what was there before, atomically:
-    /// the swap took place if that is `expect`.
+    /// One-sided. Replaces an element by `new` if it equals `expect`, atomically. Returns the previous value: the swap
+    /// took place if that is `expect`.
     ///
     /// # Errors
     /// See [`DistArray`].
@@ -303,7 +302,7 @@ impl<T: Element> DistArray<T> {
         Ok(session.accumulate_blocking(rank, op, at, &[value])?)
     }
 
-    /// One-sided. The elements of a range, over all ranks that have some of them.
+    /// One-sided. The elements of a range, on whichever ranks they are.
     ///
     /// ```
     /// # use transom_collections::{DistArray, Distribution, Result};
@@ -335,7 +334,7 @@ impl<T: Element> DistArray<T> {
         Ok(elements)
     }
 
-    /// One-sided. As [`DistArray::get_range`], to `dst`: as many elements as it has, from `start` on.
+    /// One-sided. As [`DistArray::get_range`], but into `dst`: as many elements as `dst` has, beginning at `start`.
     ///
     /// # Errors
     /// See [`DistArray`].
@@ -346,7 +345,7 @@ impl<T: Element> DistArray<T> {
         self.get_ranges(OPERATION, [range].into_iter(), dst)
     }
 
-    /// One-sided. Copies `src` to the elements from `start` on, over all ranks that have some of them.
+    /// One-sided. Copies `src` to the elements that begin at `start`, on whichever ranks they are.
     ///
     /// # Errors
     /// See [`DistArray`].
@@ -374,7 +373,7 @@ impl<T: Element> DistArray<T> {
         Ok(put?)
     }
 
-    /// Elements of ranges that the array has, one after the other, as many as `dst` has.
+    /// Reads the elements of ranges, one range after the other, as many as `dst` has. The array has all of them.
     fn get_ranges(
         &self,
         operation: &'static str,
@@ -411,8 +410,8 @@ impl<T: Element> DistArray<T> {
         }
     }
 
-    /// One-sided. The elements at `indices`, in their order. Many indices in one list cost a fraction of as many gets:
-    /// what is mapped is read in a loop, and over a network the elements of each rank go together.
+    /// One-sided. The elements at `indices`, in their order. A list of many indices costs a fraction of as many gets:
+    /// mapped elements are read in a loop, and over a network the elements of each rank are transferred together.
     ///
     /// ```
     /// # use transom_collections::{DistArray, Distribution, Result};
@@ -433,10 +432,10 @@ impl<T: Element> DistArray<T> {
         Ok(elements)
     }
 
-    /// One-sided. As [`DistArray::get_indexed`], to `dst`.
+    /// One-sided. As [`DistArray::get_indexed`], but into `dst`.
     ///
     /// # Errors
-    /// See [`DistArray`]; `dst` has another number of elements than there are indices.
+    /// See [`DistArray`]; the lengths of `dst` and `indices` differ.
     pub fn get_indexed_into(&self, indices: &[usize], dst: &mut [T]) -> Result<()> {
         const OPERATION: &str = "get_indexed_into";
         same_length(OPERATION, dst.len(), indices)?;
@@ -453,10 +452,11 @@ impl<T: Element> DistArray<T> {
         })?)
     }
 
-    /// One-sided. Copies `src` to the elements at `indices`, in their order; cheap as [`DistArray::get_indexed`] is.
+    /// One-sided. Copies `src` to the elements at `indices`, in their order. It is as cheap as
+    /// [`DistArray::get_indexed`].
     ///
     /// # Errors
-    /// See [`DistArray`]; `src` has another number of elements than there are indices.
+    /// See [`DistArray`]; the lengths of `src` and `indices` differ.
     pub fn put_indexed(&self, indices: &[usize], src: &[T]) -> Result<()> {
         const OPERATION: &str = "put_indexed";
         same_length(OPERATION, src.len(), indices)?;
@@ -469,8 +469,8 @@ impl<T: Element> DistArray<T> {
         })?)
     }
 
-    /// One-sided. Combines `src` into the elements at `indices`, each atomically, in their order. An index may come
-    /// several times. Cheap as [`DistArray::get_indexed`] is.
+    /// One-sided. Combines `src` into the elements at `indices`, each atomically, in their order. An index may occur
+    /// several times. It is as cheap as [`DistArray::get_indexed`].
     ///
     /// # Errors
     /// As for [`DistArray::put_indexed`]; an operation that is not defined for the type.
@@ -489,8 +489,8 @@ impl<T: Element> DistArray<T> {
         })?)
     }
 
-    /// One-sided. As [`DistArray::accumulate_indexed`], and returns what was at each index before. [`Op::NoOp`] reads
-    /// all atomically.
+    /// One-sided. As [`DistArray::accumulate_indexed`], and returns the previous value at each index. [`Op::NoOp`]
+    /// reads all values atomically.
     ///
     /// # Errors
     /// As for [`DistArray::accumulate_indexed`].
@@ -515,14 +515,14 @@ impl<T: Element> DistArray<T> {
         Ok(before)
     }
 
-    /// Whether the array has all of these elements, and the session for them.
+    /// Checks that the array has all of these elements, and returns its session.
     fn check_list(
         &self,
         operation: &'static str,
         indices: &[usize],
     ) -> Result<&Session<'static, T>> {
         let len = self.len();
-        // All are looked at: a loop that ends early takes several times as long.
+        // Check all of them: a loop that ends early takes several times as long.
         if indices
             .iter()
             .fold(false, |out, &index| out | (index >= len))
@@ -533,7 +533,7 @@ impl<T: Element> DistArray<T> {
         self.session(operation)
     }
 
-    /// Calls `act` with the places of so many elements at a time, which the array has.
+    /// Calls `act` with the places of up to `LIST` elements at a time. The array has all of them.
     #[inline]
     fn each_list(
         &self,
@@ -552,9 +552,9 @@ impl<T: Element> DistArray<T> {
         }
     }
 
-    /// Collective. Lends this rank its own elements, in the order of [`own_indices`](Self::own_indices), once no rank
-    /// accesses them any more; the others go on when all ranks are through. Returns what `body` returns; if that is an
-    /// error, the array is as good as before.
+    /// Collective. Lends this rank its own elements, in the order of [`own_indices`](Self::own_indices), once no other
+    /// rank accesses them. The call ends when `body` has returned on all ranks. Returns what `body` returns; if that is
+    /// an error, the array is still usable.
     ///
     /// ```
     /// # use transom_collections::{DistArray, Distribution, Result};
@@ -580,7 +580,7 @@ impl<T: Element> DistArray<T> {
         let session = self.session.take().ok_or_else(|| lost(OPERATION))?;
         let mut window = session.into_window();
         window.close()?;
-        // The other ranks wait for this one, which may go on behind the panic.
+        // The other ranks wait for this one, and this one may continue after the panic.
         let done = catch_unwind(AssertUnwindSafe(|| window.local_mut().map(body)));
         self.session = Some(window.into_session()?);
         Ok(done.unwrap_or_else(|panic| resume_unwind(panic))?)
@@ -594,10 +594,10 @@ impl<T: Element> DistArray<T> {
         self.with_own(|own| own.fill(value))
     }
 
-    /// Collective. All elements on every rank, as they are when all have called this.
+    /// Collective. All elements on every rank, as they are once all ranks have called this.
     ///
     /// # Errors
-    /// See [`DistArray`]. Where one rank has no memory for all elements, that is its own error alone.
+    /// See [`DistArray`]. If one rank has no memory for all elements, only that rank gets this error.
     pub fn to_vec(&self) -> Result<Vec<T>> {
         self.comm.barrier()?;
         let elements = self.get_range(0..self.len());
@@ -605,7 +605,7 @@ impl<T: Element> DistArray<T> {
         elements
     }
 
-    /// Collective. Deals the elements to the ranks in another way. Until all have theirs, there is room for both.
+    /// Collective. Distributes the elements in another way. During the call there is memory for both distributions.
     ///
     /// ```
     /// # use transom_collections::{DistArray, Distribution, Result};
@@ -619,11 +619,11 @@ impl<T: Element> DistArray<T> {
     /// ```
     ///
     /// # Errors
-    /// On every rank, and the array stays as it is: ranks ask for other distributions; blocks of no elements; no memory
-    /// on a rank; a rank that died or left.
+    /// On every rank, and the array is unchanged: distributions differ between ranks; blocks of no elements; no memory
+    /// on a rank; a rank died or left.
     pub fn redistribute(&mut self, distribution: Distribution) -> Result<()> {
         const OPERATION: &str = "redistribute";
-        // In there, all ranks have come here, and none goes on before all have their elements.
+        // The closure runs after all ranks have entered the call, and no rank returns before all have their elements.
         let (comm, len) = (&self.comm, self.len());
         let new = Self::make(OPERATION, comm, len, distribution, |layout, own| {
             self.get_ranges(OPERATION, layout.own_ranges(comm.rank()), own)
@@ -634,7 +634,7 @@ impl<T: Element> DistArray<T> {
     /// Collective. Waits for all ranks, and frees the memory.
     ///
     /// # Errors
-    /// A rank died, left or makes another call; then the memory is leaked, since other ranks may still access it.
+    /// A rank died, left or makes another call. Then the memory is leaked, because other ranks may still access it.
     pub fn free(mut self) -> Result<()> {
         let session = self.session.take().ok_or_else(|| lost("free"))?;
         Ok(session.free()?)
@@ -668,14 +668,14 @@ pub(crate) fn zeroed<T: Element>(operation: &'static str, len: usize) -> Result<
     })
 }
 
-/// The first `len` elements, without which `rest` is left.
+/// Splits the first `len` elements off `rest`.
 fn split<'a, T>(rest: &mut &'a [T], len: usize) -> &'a [T] {
     let (first, left) = rest.split_at(len);
     *rest = left;
     first
 }
 
-/// The same.
+/// The same, for mutable elements.
 fn split_mut<'a, T>(rest: &mut &'a mut [T], len: usize) -> &'a mut [T] {
     let (first, left) = take(rest).split_at_mut(len);
     *rest = left;
@@ -692,7 +692,7 @@ impl<T: Element> fmt::Debug for DistArray<T> {
     }
 }
 
-/// Threads share an array and pass it on.
+/// Threads can share an array, and move it between them.
 const _: () = {
     const fn travels<A: Send + Sync>() {}
     travels::<DistArray<u64>>()

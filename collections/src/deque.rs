@@ -1,11 +1,12 @@
-//! Tasks that ranks work on until none is left anywhere.
+//! Tasks that ranks process until no rank has any left.
 //!
-//! Each rank's part has a ring of tasks under a lock word. Its own rank takes the newest; others, which have none, the
-//! oldest half. A rank that steals holds its own lock, so that it knows of room for what it takes, and only tries the
-//! other one: nobody waits for a lock while holding one.
+//! Each rank's part has a ring of tasks under a lock word. The rank itself takes the newest task. A rank without tasks
+//! takes the oldest half of another rank's. A rank that steals holds its own lock, so that its own part has room for
+//! the stolen tasks. It only tries the other rank's lock: no rank waits for a lock while it holds one.
 //!
-//! Each part counts the tasks that its rank has put there, and those that its rank has finished. No task is left if the sum
-//! of the latter, read first, is that of the former: both only grow, so they were equal in between.
+//! Each part counts the tasks that its rank has pushed, and those that its rank has finished. If the sum of the
+//! finished tasks, read first, equals the sum of the pushed ones, no task is left: both only grow, so they were equal
+//! in between.
 
 use std::any::type_name;
 use std::marker::PhantomData;
@@ -21,8 +22,8 @@ use crate::error::{Error, Result};
 use crate::waiting::Waiting;
 use crate::words;
 
-/// The words in front of a part's ring: who holds the lock (a rank and 1), the numbers of the oldest task and of the next one,
-/// how many tasks were put here, and how many its rank finished.
+/// The words before a part's ring: the lock (the holder's rank plus 1), the numbers of the oldest task and of the next
+/// one, how many tasks its rank has pushed, and how many its rank has finished.
 const LOCK: usize = 0;
 const HEAD: usize = 1;
 const TAIL: usize = 2;
@@ -30,22 +31,22 @@ const CREATED: usize = 3;
 const FINISHED: usize = 4;
 const HEADER: usize = 5;
 
-/// More are not stolen at a time.
+/// The most tasks that are stolen at a time.
 const MOST: u64 = 256;
 
-/// So often a lock is found held before a look at who holds it.
+/// How many failed attempts to lock there are between two checks of the holder.
 const LOOKS: u32 = 64;
 
-/// For how long a rank without a task waits before it looks for one again, at most.
+/// The longest pause of a rank without a task before it looks for one again.
 const IDLE: Duration = Duration::from_millis(1);
 
-/// Tasks of all ranks: each puts its own there, and takes from others' when it has none. Values of `T` are
-/// [`Element`]s: `Copy`, and without padding.
+/// Tasks of all ranks. Each rank pushes tasks to its own part, and takes tasks of others when its part is empty. Values
+/// of `T` are [`Element`]s: `Copy`, and without padding.
 ///
-/// First tasks are there before any rank asks for one: put a barrier behind them, as below. From then on
-/// [`Deque::next`] waits where all tasks are in others' hands, and returns `None` when none is left on any rank.
+/// Push the first tasks before any rank asks for one: put a barrier in between, as below. After that [`Deque::next`]
+/// waits while other ranks hold all remaining tasks, and returns `None` when no rank has any left.
 ///
-/// Threads of a rank share it, in jobs with [`ThreadLevel::Multiple`](transom::ThreadLevel).
+/// Threads of a rank can share it in jobs with [`ThreadLevel::Multiple`](transom::ThreadLevel).
 ///
 /// ```
 /// use transom::Job;
@@ -72,12 +73,12 @@ const IDLE: Duration = Duration::from_millis(1);
 /// ```
 ///
 /// # When a rank dies
-/// Its tasks are lost. [`Deque::next`] fails with an error that names it, on every other rank in time.
+/// Its tasks are lost. On every other rank, [`Deque::next`] fails after some time with an error that names it.
 pub struct Deque<T: Element> {
     session: Session<'static, u64>,
-    /// Of each part.
+    /// The room for tasks in each part.
     capacity: u64,
-    /// Tasks that this rank has finished where it could not count them: on a thread that may not.
+    /// Tasks that this rank has finished on a thread that must not access the window, and so has not counted there.
     uncounted: AtomicU64,
     marker: PhantomData<T>,
 }
@@ -112,12 +113,13 @@ impl<T> Drop for Task<'_, T> {
 impl<T: Element> Deque<T> {
     const TASK: usize = words::count::<T>();
 
-    /// Collective. A deque without tasks, with room for `capacity` on each rank. A rank takes its newest task first: where
-    /// each task makes up to `b` others, to a depth of `d`, no more than `2 * b * d` wait on one rank, stolen ones included.
+    /// Collective. A deque without tasks, with room for `capacity` tasks on each rank. A rank takes its newest task
+    /// first. So if each task makes up to `b` others, to a depth of `d`, at most `2 * b * d` wait on one rank, stolen
+    /// ones included.
     ///
     /// # Errors
-    /// On every rank if one rank fails: `capacity` is 0 or another one elsewhere, sizes of tasks differ, out of memory, a
-    /// rank that died or left.
+    /// On every rank if one rank fails: `capacity` is 0 or differs between ranks, sizes of tasks differ, out of memory,
+    /// a rank died or left.
     pub fn new(comm: &Communicator, capacity: usize) -> Result<Self> {
         const OPERATION: &str = "Deque::new";
         const { assert!(size_of::<T>() > 0, "tasks of more than no bytes") };
@@ -146,7 +148,8 @@ impl<T: Element> Deque<T> {
     /// One-sided. Puts a task into this rank's part.
     ///
     /// # Errors
-    /// [`Error::Full`]: tasks that are taken make room, so do this one at once; a rank that was stealing from this one died.
+    /// [`Error::Full`]: process this task at once, since only taken tasks make room; a rank that was stealing from this
+    /// one died.
     pub fn push(&self, task: &T) -> Result<()> {
         let rank = self.session.rank();
         let mut entry = vec![0; Self::TASK];
@@ -160,16 +163,16 @@ impl<T: Element> Deque<T> {
                 capacity: self.capacity as usize,
             });
         }
-        // Before anybody can finish it.
+        // Count it before any rank can finish it.
         self.session.fetch_add(rank, CREATED, 1)?;
         self.append(tail, &entry)?;
         drop(lock);
         Ok(())
     }
 
-    /// One-sided. A task for this rank: the newest of its own, or else the oldest of another rank's. Waits where the only
-    /// ones left are in somebody's hands, who may yet push more; `None` when no rank has one any more. So drop a task before
-    /// you ask for the next one: a rank does not get past tasks that it keeps.
+    /// One-sided. A task for this rank: the newest of its own, or else the oldest of another rank's. If other ranks
+    /// hold all remaining tasks, this waits, because they may push more. `None` when no rank has any left. So drop a
+    /// task before you ask for the next one: this waits for tasks that the rank keeps.
     ///
     /// # Errors
     /// A rank died or left; a device failed.
@@ -200,7 +203,7 @@ impl<T: Element> Deque<T> {
         }
     }
 
-    /// One-sided. As [`Deque::next`], without waiting: `None` if no task was found now.
+    /// One-sided. As [`Deque::next`], but without waiting: `None` if no task is available now.
     ///
     /// # Errors
     /// As for [`Deque::next`].
@@ -213,7 +216,7 @@ impl<T: Element> Deque<T> {
         if let Some(value) = self.take_own()? {
             return Ok(Some(self.task(value)));
         }
-        // Each rank begins with its neighbour, so that not all try the same one.
+        // Each rank begins with the next rank, so that not all try the same one.
         for rank in (me + 1..ranks).chain(0..me) {
             if let Some(value) = self.steal(rank)? {
                 return Ok(Some(self.task(value)));
@@ -222,7 +225,8 @@ impl<T: Element> Deque<T> {
         Ok(None)
     }
 
-    /// One-sided. How many tasks wait in the part of `rank`: while others push and take, a number from in between.
+    /// One-sided. How many tasks wait in the part of `rank`. While others push and take, the number is only
+    /// approximate.
     ///
     /// # Errors
     /// `rank` is not one of the ranks, or died.
@@ -231,10 +235,10 @@ impl<T: Element> Deque<T> {
         Ok(tail.saturating_sub(head) as usize)
     }
 
-    /// Collective. Frees the deque and its window. Tasks that are left are lost.
+    /// Collective. Frees the deque and its window. Remaining tasks are lost.
     ///
     /// # Errors
-    /// A rank died or left: then the memory is leaked.
+    /// A rank died or left. Then the memory is leaked.
     pub fn free(self) -> Result<()> {
         Ok(self.session.free()?)
     }
@@ -264,7 +268,7 @@ impl<T: Element> Deque<T> {
         Ok(Some(words::read(&entry)))
     }
 
-    /// The oldest half of another rank's tasks: one is returned, and this rank's part gets the others.
+    /// Steals the oldest half of another rank's tasks: returns one, and adds the others to this rank's part.
     fn steal(&self, victim: u32) -> Result<Option<T>> {
         if self.len_of(victim)? == 0 {
             return Ok(None);
@@ -294,12 +298,12 @@ impl<T: Element> Deque<T> {
         })?;
         let (first, others) = stolen.split_at(Self::TASK);
         self.append(own_tail, others)?;
-        // They are here: now they are there no longer.
+        // This part has the tasks now: remove them there.
         self.session.store(victim, HEAD, head + count)?;
         Ok(Some(words::read(first)))
     }
 
-    /// Writes entries behind the last one of this rank's part, which is locked and has room.
+    /// Appends entries to this rank's part, which is locked and has room.
     fn append(&self, tail: u64, entries: &[u64]) -> Result<()> {
         let me = self.session.rank();
         let count = (entries.len() / Self::TASK) as u64;
@@ -312,7 +316,7 @@ impl<T: Element> Deque<T> {
         Ok(self.session.store(me, TAIL, tail + count)?)
     }
 
-    /// Where so many tasks from `number` on are: a run of words, or two around the end of the ring.
+    /// The places of `count` tasks from `number` on: one run of words, or two if they wrap around the end of the ring.
     fn runs(&self, number: u64, count: u64) -> impl Iterator<Item = (usize, usize)> {
         let first = count.min(self.capacity - number % self.capacity);
         let words = |tasks: u64| tasks as usize * Self::TASK;
@@ -327,9 +331,9 @@ impl<T: Element> Deque<T> {
         HEADER + (number % self.capacity) as usize * Self::TASK
     }
 
-    /// The numbers of the oldest task of a part, and of the next one.
+    /// The number of the oldest task of a part, and that of the next task.
     fn ends(&self, rank: u32) -> Result<(u64, u64)> {
-        // The head first: tasks that are taken meanwhile are not missed.
+        // Load the head first, so that concurrent takes never make the part look too short.
         let head = self.session.load(rank, HEAD)?;
         Ok((head, self.session.load(rank, TAIL)?))
     }
@@ -350,7 +354,7 @@ impl<T: Element> Deque<T> {
             if looks % LOOKS == 0
                 && let Some(holder) = self.session.load(rank, LOCK)?.checked_sub(1)
             {
-                // It fails once that rank is found dead.
+                // This fails if the holder has been found dead.
                 self.session.load(holder as u32, LOCK)?;
                 let me = self.session.rank();
                 waiting.look(|| {
@@ -369,7 +373,7 @@ impl<T: Element> Deque<T> {
     }
 }
 
-/// The lock of a part.
+/// A held lock of a part.
 struct Locked<'d> {
     session: &'d Session<'static, u64>,
     rank: u32,
@@ -377,7 +381,7 @@ struct Locked<'d> {
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
-        // Where that rank died, nobody waits for its lock any more.
+        // This fails only if the part's rank died, and then nothing waits for its lock.
         let _ = self.session.store(self.rank, LOCK, 0);
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::{Error, Result};
 
-/// How the elements of a [`DistArray`](crate::DistArray) are dealt to the ranks. With 10 elements on 3 ranks:
+/// How the elements of a [`DistArray`](crate::DistArray) are distributed over the ranks. With 10 elements on 3 ranks:
 ///
 /// | | rank 0 | rank 1 | rank 2 |
 /// |---|---|---|---|
@@ -13,17 +13,18 @@ use crate::{Error, Result};
 /// | `BlockCyclic(2)` | 0 1 6 7 | 2 3 8 9 | 4 5 |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Distribution {
-    /// One block for each rank. All are as long, but for the last one that has elements: the last ranks may have none. So these
-    /// are not the parts of [`transom::block`]; [`DistArray::own_indices`](crate::DistArray::own_indices) says which they are.
+    /// One block for each rank. All have the same length, except for the last that has elements; the last ranks may
+    /// have none. So these are not the parts of [`transom::block`]. See
+    /// [`DistArray::own_indices`](crate::DistArray::own_indices).
     Block,
-    /// The next element on the next rank.
+    /// Consecutive elements are on consecutive ranks.
     Cyclic,
-    /// The next block of so many elements on the next rank.
+    /// Consecutive blocks of this many elements are on consecutive ranks.
     BlockCyclic(usize),
 }
 
-/// A distribution of a number of elements over a number of ranks. A block distribution is a block-cyclic one of which
-/// nobody has two blocks.
+/// A distribution of a number of elements over a number of ranks. A block distribution is a block-cyclic one in which
+/// no rank has two blocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
     len: usize,
@@ -41,7 +42,7 @@ pub(crate) struct Run {
 
 impl Layout {
     /// # Errors
-    /// Blocks of no elements.
+    /// The blocks have no elements.
     pub(crate) fn new(
         operation: &'static str,
         len: usize,
@@ -74,7 +75,7 @@ impl Layout {
         self.block.by
     }
 
-    /// The rank that has an element, and where in its part.
+    /// The rank that has an element, and the index in its part.
     #[inline(always)]
     pub(crate) fn place(&self, index: usize) -> (u32, usize) {
         let (block, within) = self.block.divide(index);
@@ -103,7 +104,7 @@ impl Layout {
         })
     }
 
-    /// The runs of consecutive elements, which are elements of the array.
+    /// The runs of consecutive elements in the range. The array has all of them.
     pub(crate) fn runs(self, range: Range<usize>) -> impl Iterator<Item = Run> + Clone {
         let mut start = range.start;
         std::iter::from_fn(move || {
@@ -119,7 +120,7 @@ impl Layout {
     }
 }
 
-/// What many numbers are divided by: a multiplication takes the place of the division, which costs several times as much.
+/// A divisor of many numbers. A multiplication replaces the division, which costs several times as much.
 #[derive(Clone, Copy, Debug)]
 struct Divisor {
     by: usize,
@@ -137,7 +138,7 @@ impl Divisor {
     /// Quotient and remainder.
     #[inline(always)]
     fn divide(self, number: usize) -> (usize, usize) {
-        // The reciprocal is too small by less than `by / 2^64`, so that this is the quotient or one less.
+        // The reciprocal is too small by less than `by / 2^64`, so this is the quotient or one less.
         let product = u128::from(number as u64) * u128::from(self.reciprocal);
         let quotient = (product >> 64) as usize;
         let rest = number - quotient * self.by;

@@ -1,15 +1,15 @@
-//! What goes wrong.
+//! The errors of this crate.
 
 use std::fmt;
 
 use transom::ErrorClass;
 
-/// Why a call failed: misuse of a collection, or what the windows under it report.
+/// Why a call failed: misuse of a collection, or an error of the windows under it.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "each message names its fields")]
 pub enum Error {
-    /// A window or a communicator failed: a rank that died, for one.
+    /// A window or a communicator failed, for example because a rank died.
     #[error(transparent)]
     Transom(#[from] transom::Error),
     /// Nothing was accessed.
@@ -19,7 +19,7 @@ pub enum Error {
         index: usize,
         len: usize,
     },
-    /// Two lists that go together.
+    /// Two lists that must have the same length.
     #[error("{operation}: {ours} elements, and {theirs} {side}")]
     LengthsDiffer {
         operation: &'static str,
@@ -27,7 +27,7 @@ pub enum Error {
         theirs: usize,
         side: &'static str,
     },
-    /// Ranks make one collection of different descriptions: every rank gets this error.
+    /// Ranks describe the same new collection differently. Every rank gets this error.
     #[error("{operation}: rank {rank} has {theirs}, and rank {ours_rank} has {ours}")]
     RanksDiffer {
         operation: &'static str,
@@ -36,27 +36,27 @@ pub enum Error {
         rank: u32,
         theirs: String,
     },
-    /// Nothing was inserted. See the operation for what makes room.
+    /// The part is full, and nothing was inserted. The operation says how to make room.
     #[error("{operation}: the part of rank {rank} is full: it has room for {capacity}")]
     Full {
         operation: &'static str,
         rank: u32,
         capacity: usize,
     },
-    /// An argument that no call takes.
+    /// An argument that is never legal.
     #[error("{operation}: {what}")]
     BadArgument {
         operation: &'static str,
         what: String,
     },
-    /// Another rank failed, and so did the call, on every rank.
+    /// Another rank failed, and so the call failed on every rank.
     #[error("{operation}: rank {rank} failed: {message}")]
     RankFailed {
         operation: &'static str,
         rank: u32,
         message: String,
     },
-    /// No memory for what a call returns. Nothing was accessed.
+    /// No memory for the result of a call. Nothing was accessed.
     #[error("{operation}: no memory for {bytes} bytes")]
     NoMemory {
         operation: &'static str,
@@ -71,14 +71,14 @@ pub enum Error {
     },
 }
 
-/// A `main` that returns an error shows this.
+/// Shown if `main` returns the error.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-/// What calls of this crate return.
+/// The result of calls of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {

@@ -16,10 +16,10 @@ use crate::{DistArray, Distribution, Error, Result, agreement};
 const MAGIC: [u8; 8] = *b"transom\n";
 const VERSION: u64 = 1;
 
-/// So many bytes are read or written at a time.
+/// How many bytes are read or written at a time.
 const BUFFER: usize = 1 << 20;
 
-/// What a file begins with, in the byte order of the machine that wrote it. The elements follow, in global order.
+/// The header of a file, in the byte order of the machine that wrote it. The elements follow, in global order.
 #[derive(Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 struct Header {
@@ -28,20 +28,20 @@ struct Header {
     element_bytes: u64,
     len: u64,
     checksum: u64,
-    /// Filled up with zeros, or cut.
+    /// Filled up with zeros, or truncated.
     type_name: [u8; 64],
 }
 
-/// What one rank could not do. Others are told of it.
+/// The result of one rank's part of the work. An error is sent to the other ranks.
 type Outcome<R> = std::result::Result<R, String>;
 
 impl<T: Element> DistArray<T> {
-    /// Collective. Writes the array to one file, as it is when all ranks have called this, from where
-    /// [`from_file`](Self::from_file) reads it on any number of ranks and in any distribution. Every rank writes a part of the
-    /// file, so all have to reach it under this path.
+    /// Collective. Writes the array to one file, as it is once all ranks have called this.
+    /// [`from_file`](Self::from_file) reads it on any number of ranks and in any distribution. Every rank writes a part
+    /// of the file, so all ranks need access to it under this path.
     ///
-    /// The file is written under another name, with `.part` at its end, and takes the place of an older one when it is
-    /// complete and on the disk: after an error, the older one is as it was.
+    /// The file is first written under a name that ends in `.part`. It replaces an older file when it is complete and
+    /// on the disk: after an error, the older file is unchanged.
     ///
     /// ```
     /// use transom::Job;
@@ -65,8 +65,8 @@ impl<T: Element> DistArray<T> {
     /// ```
     ///
     /// # Errors
-    /// On every rank, with the first rank that failed: no such folder, no permission, no space; ranks that name
-    /// different files; a rank that died or left.
+    /// On every rank, with the error of the first rank that failed: no such folder, no permission, no space; ranks name
+    /// different files; a rank died or left.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         const OPERATION: &str = "DistArray::save";
         let (comm, path) = (self.comm(), path.as_ref());
@@ -86,19 +86,19 @@ impl<T: Element> DistArray<T> {
             sum(on_first(&|| complete(&part, path, &header)).map(|()| 0))
         });
         if saved.is_err() && comm.rank() == 0 {
-            // What is left of it is no worse than the error.
+            // If this fails too, the first error is still the one to report.
             let _ = fs::remove_file(&part);
         }
         saved.map(drop)
     }
 
-    /// Collective. An array with the elements of a file that [`save`](Self::save) wrote, of any number of ranks and in
-    /// any distribution. Every rank reads a part of the file.
+    /// Collective. Makes an array of a file that [`save`](Self::save) wrote, from any number of ranks and in any
+    /// distribution. Every rank reads a part of the file.
     ///
     /// # Errors
-    /// On every rank, with the first rank that failed: no such file, or no permission; a file that is none of an
-    /// array, of another type of elements (by its name without its path, and size), of another byte order, cut or
-    /// damaged; ranks that name different files or distributions; no memory; a rank that died or left.
+    /// On every rank, with the error of the first rank that failed: no such file, or no permission; a file without an
+    /// array, of another type of elements (by its name without its path, and size), of another byte order, truncated or
+    /// damaged; ranks name different files or distributions; no memory; a rank died or left.
     pub fn from_file(
         comm: &Communicator,
         path: impl AsRef<Path>,
@@ -161,7 +161,7 @@ impl<T: Element> DistArray<T> {
         Ok(checksum)
     }
 
-    /// Puts this rank's share of a file where it belongs, and returns its checksum.
+    /// Reads this rank's share of a file into the array, and returns its checksum.
     fn read_share(&self, file: &File) -> Outcome<u64> {
         self.each_buffer(|start, elements| {
             said(file.read_exact_at(cast_slice_mut(elements), offset::<T>(start)))?;
@@ -169,9 +169,9 @@ impl<T: Element> DistArray<T> {
         })
     }
 
-    /// Calls `act` for so many elements of this rank's share at a time: the first one's number, and the elements, which
-    /// it sets or gets. A share is a block of the file, whatever the distribution, so that files are read and written in
-    /// long runs.
+    /// Calls `act` for one buffer of this rank's share at a time, with the number of its first element and the
+    /// elements, which `act` sets or gets. A share is a block of the file, whatever the distribution is, so files are
+    /// read and written in long runs.
     fn each_buffer(&self, act: impl Fn(usize, &mut [T]) -> Outcome<()>) -> Outcome<u64> {
         let (comm, len) = (self.comm(), self.len());
         let shares = said(Layout::new("file", len, Distribution::Block, comm.size()))?;
@@ -190,7 +190,7 @@ impl<T: Element> DistArray<T> {
 }
 
 impl Header {
-    /// Without a checksum.
+    /// A header without a checksum.
     fn of<T>(len: usize) -> Self {
         let mut named = [0; 64];
         let name = without_paths(type_name::<T>());
@@ -215,7 +215,7 @@ impl Header {
         format!("{name} of {} bytes", self.element_bytes)
     }
 
-    /// Whether this begins a file of so many bytes, of elements of this type.
+    /// Checks that this is the header of a file of this length, with elements of this type.
     fn check<T>(&self, bytes: u64) -> Outcome<()> {
         let ours = Self::of::<T>(0);
         if self.magic != MAGIC {
@@ -260,7 +260,7 @@ fn open<T>(path: &Path) -> Outcome<(File, Header)> {
     Ok((file, header))
 }
 
-/// All elements are written: the header makes it a file of an array, and the name is its own from now on.
+/// Completes a file whose elements are written: writes the header, and renames the file.
 fn complete(part: &Path, path: &Path, header: &Header) -> Outcome<()> {
     let file = said(File::options().write(true).open(part))?;
     said(file.write_all_at(bytes_of(header), 0))?;
@@ -268,7 +268,7 @@ fn complete(part: &Path, path: &Path, header: &Header) -> Outcome<()> {
     said(fs::rename(part, path))
 }
 
-/// Collective. The sum of what all ranks have; or, if one of them failed, its error, on all.
+/// Collective. The sum of the ranks' values. If one of them failed, its error is returned on all ranks.
 fn sum_of_all(
     comm: &Communicator,
     operation: &'static str,
@@ -299,20 +299,20 @@ fn said<R>(done: std::result::Result<R, impl ToString>) -> Outcome<R> {
     done.map_err(|error| error.to_string())
 }
 
-/// Under which name a file is written.
+/// The name under which a file is first written.
 fn part_of(path: &Path) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(".part");
     name.into()
 }
 
-/// Where in a file an element is.
+/// The offset of an element in a file.
 fn offset<T>(index: usize) -> u64 {
     (size_of::<Header>() + index * size_of::<T>()) as u64
 }
 
-/// A number of elements, the first of which is number `start`. The sum of those of all elements is the same however
-/// they are divided.
+/// The checksum of elements, the first of which has number `start`. The sum of the checksums of all elements does not
+/// depend on how they are divided.
 fn checksum_of<T: Element>(start: usize, elements: &[T]) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let of_element = |(index, element): (usize, &T)| {
@@ -329,7 +329,7 @@ fn checksum_of<T: Element>(start: usize, elements: &[T]) -> u64 {
     each.map(of_element).fold(0, u64::wrapping_add)
 }
 
-/// The name of a type that stays when it moves to another module.
+/// The name of a type without its modules, so that it stays the same if the type moves.
 fn without_paths(name: &str) -> String {
     let is_of_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
     let mut short = String::new();

@@ -1,15 +1,15 @@
-//! Collections whose elements lie on all ranks of a job, for [Transom](transom): on its typed interface, and on
-//! nothing else.
+//! Collections whose elements are distributed over all ranks of a job, for [Transom](transom). They use only its typed
+//! interface.
 //!
-//! - [`DistArray`]: an array by global index, in blocks or dealt cyclically; single elements, ranges, and lists of indices
-//!   in one call; saved to one file, and loaded on another number of ranks.
-//! - [`Tiles`]: rows and columns, in a tile for each rank with a halo of what neighbours have around it.
-//! - [`DistMap`]: a hash map, in which each operation on a key takes effect as a whole.
-//! - [`Deque`]: tasks, which ranks take from each other until none is left anywhere.
+//! - [`DistArray`]: an array by global index, in blocks or distributed cyclically; single elements, ranges, and lists
+//!   of indices in one call; saved to one file, and loaded on another number of ranks.
+//! - [`Tiles`]: rows and columns, in one tile for each rank, with a halo of the neighbours' elements around it.
+//! - [`DistMap`]: a hash map. Each operation on a key is atomic.
+//! - [`Deque`]: tasks, which ranks take from each other until none is left.
 //! - [`Arena`]: memory on all ranks for elements that point to each other by [`GlobalPtr`].
 //!
-//! Operations on elements are one-sided: no other rank has to take part. Calls that are collective say so; what they make
-//! is there on every rank or on none; where ranks disagree on what they make, each gets [`Error::RanksDiffer`].
+//! Operations on elements are one-sided: no other rank has to take part. Calls that are collective say so. A collective
+//! call makes its collection on every rank or on none. If ranks disagree on it, each gets [`Error::RanksDiffer`].
 #![forbid(unsafe_code)]
 
 mod agreement;

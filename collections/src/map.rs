@@ -1,12 +1,12 @@
 //! A hash map over all ranks.
 //!
-//! Each rank's part is a table of slots. A key's hash says its rank, and the slot from which on it is looked for, one slot
-//! after the other up to the first that is empty. A slot never becomes empty again, nor belongs to another key, so all ranks
-//! find a key in the same slot, whatever happens meanwhile.
+//! Each rank's part is a table of slots. A key's hash determines its rank and its first slot. A search for the key
+//! visits the following slots up to the first empty one. A slot never becomes empty again, and never gets another key.
+//! So all ranks find a key in the same slot, whatever happens meanwhile.
 //!
-//! A slot begins with its *state*. Who changes a slot swaps its state to [`Kind::Busy`], writes, and stores the new state,
-//! with a version that no earlier one had. Who reads a value loads the state before it and behind it: if both are the same
-//! and say that the slot is full, nobody wrote in between.
+//! A slot begins with its *state*. A rank that changes a slot swaps the state to [`Kind::Busy`], writes, and stores the
+//! new state, with a version that no earlier state had. A rank that reads a value loads the state before and after it.
+//! If both are the same and the slot is full, no rank wrote in between.
 
 use std::any::type_name;
 use std::hash::{DefaultHasher, Hasher};
@@ -21,29 +21,28 @@ use crate::error::{Error, Result};
 use crate::waiting::Waiting;
 use crate::words;
 
-/// In each part: how many slots are taken, and how many hold a value.
+/// In each part: how many slots are taken, and how many of them have a value.
 const TAKEN: usize = 0;
 const LIVE: usize = 1;
 const HEADER: usize = 2;
 
-/// Slots for each key that there is room for, so that searches are short.
+/// Slots for each key of the capacity, so that searches are short.
 const SLOTS_PER_KEY: usize = 2;
 
-/// So often a slot is found busy before a look at who is at it.
+/// How often a slot is found busy before the search checks the rank that changes it.
 const LOOKS: u32 = 64;
 
-/// Keys with values, spread over all ranks by their hash. Every rank, and every thread of jobs with
-/// [`ThreadLevel::Multiple`](transom::ThreadLevel), looks up, inserts and removes without the other ranks' help.
+/// Keys with values, distributed over all ranks by hash. Every rank looks up, inserts and removes without the other
+/// ranks' help, and so does every thread in jobs with [`ThreadLevel::Multiple`](transom::ThreadLevel).
 ///
 /// Keys and values are [`Element`]s: `Copy`, and without padding. Keys are equal if their bytes are.
 ///
-/// Each operation on a key is atomic: it takes effect at once, and as a whole. A value is seen as one operation
-/// wrote it. A rank that changes a key keeps others waiting at that key for as long as it takes to write the value,
-/// or for the function of [`DistMap::update`]; while it inserts a new one, at keys that are looked for along the same
-/// slots, too. Where some ranks change one key all the time, others may have to try for long.
+/// Each operation on a key is atomic. A read returns a value as one operation wrote it. While a rank writes a value, or
+/// runs the function of [`DistMap::update`], other ranks wait at that key. While it inserts a new key, they also wait
+/// at keys whose search visits the same slot. If some ranks change one key all the time, others may have to retry for
+/// long.
 ///
-/// A part has room for a fixed number of keys, and those that were removed take theirs until the next
-/// [`DistMap::reserve`].
+/// A part has room for a fixed number of keys. Removed keys take up room until the next [`DistMap::reserve`].
 ///
 /// ```
 /// use transom::Job;
@@ -62,26 +61,26 @@ const LOOKS: u32 = 64;
 ///
 /// # When a rank dies
 /// Operations on keys of its part fail with an error that names it, and so does an operation on a key that it was
-/// changing. Once a rank has found that out, it tells the others, and operations fail everywhere.
+/// changing. A rank that detects the death tells the others, and after that operations fail everywhere.
 pub struct DistMap<K: Element, V: Element> {
     session: Session<'static, u64>,
-    /// Keys that each part has room for.
+    /// The room for keys in each part.
     capacity: usize,
     marker: PhantomData<(K, V)>,
 }
 
-/// What a slot is.
+/// The kind of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Empty,
-    /// A rank is writing there.
+    /// A rank is changing it.
     Busy,
     Full,
-    /// It has a key, and no value.
+    /// It has a key, but no value.
     Removed,
 }
 
-/// The first word of a slot: its kind, the rank that is at it, and a version.
+/// The first word of a slot: its kind, the rank that changes it, and a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct State(u64);
 
@@ -98,12 +97,12 @@ impl State {
         }
     }
 
-    /// Whether its slot has a key, which stays: so it is not empty, and nobody is writing the first entry.
+    /// Whether the slot has a key, which stays: it is not empty, and no rank is writing its first entry.
     fn has_key(self) -> bool {
         self.0 >> Self::VERSION_AT != 0
     }
 
-    /// Who is at it.
+    /// The rank that changes the slot.
     fn rank(self) -> u32 {
         (self.0 >> Self::RANK_AT) as u32 & ((1 << (Self::VERSION_AT - Self::RANK_AT)) - 1)
     }
@@ -113,7 +112,7 @@ impl State {
         Self(version | u64::from(rank) << Self::RANK_AT | 1)
     }
 
-    /// As it is left by who changed it.
+    /// The state after a change.
     fn next(self, kind: Kind) -> Self {
         let version = (self.0 >> Self::VERSION_AT).wrapping_add(1) << Self::VERSION_AT;
         Self(version | if kind == Kind::Full { 2 } else { 3 })
@@ -122,10 +121,10 @@ impl State {
 
 /// Where a search for a key ended.
 struct Found {
-    /// The slot's first word, in its rank's part.
+    /// The index of the slot's first word in the part.
     at: usize,
     state: State,
-    /// The key and the value, where the slot has that key.
+    /// The key and the value, if the slot has the key.
     words: Vec<u64>,
 }
 
@@ -134,12 +133,12 @@ impl<K: Element, V: Element> DistMap<K, V> {
     const ENTRY: usize = Self::KEY + words::count::<V>();
     const SLOT: usize = 1 + Self::ENTRY;
 
-    /// Collective. An empty map, with room for `capacity` keys on each rank. Keys spread by chance: where each rank has `n` of
-    /// them on average, `n + 4 * sqrt(n) + 16` is enough for a thousand ranks.
+    /// Collective. An empty map, with room for `capacity` keys on each rank. Keys are distributed at random: if each
+    /// rank has `n` of them on average, `n + 4 * sqrt(n) + 16` is enough for a thousand ranks.
     ///
     /// # Errors
-    /// On every rank if one rank fails: `capacity` is 0 or another one elsewhere, sizes of keys or values differ, out of
-    /// memory, a rank that died or left.
+    /// On every rank if one rank fails: `capacity` is 0 or differs between ranks, sizes of keys or values differ, out
+    /// of memory, a rank died or left.
     pub fn new(comm: &Communicator, capacity: usize) -> Result<Self> {
         const OPERATION: &str = "DistMap::new";
         const {
@@ -173,7 +172,7 @@ impl<K: Element, V: Element> DistMap<K, V> {
         })
     }
 
-    /// Local. For how many keys each rank's part has room.
+    /// Local. The number of keys for which each rank's part has room.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.capacity
@@ -187,7 +186,7 @@ impl<K: Element, V: Element> DistMap<K, V> {
 
     /// The key's rank, and its first slot.
     fn place(&self, key: &K) -> (u32, usize) {
-        // Of all ranks alike: without a random seed.
+        // Without a random seed, so that it is the same on all ranks.
         let mut hasher = DefaultHasher::new();
         hasher.write(bytemuck::bytes_of(key));
         let hash = hasher.finish();
@@ -197,7 +196,7 @@ impl<K: Element, V: Element> DistMap<K, V> {
         (rank, reduce(hash.rotate_left(32), slots) as usize)
     }
 
-    /// The slots of a part, from `first` on, each once.
+    /// All slots of a part, beginning with `first`.
     fn slots_from(&self, first: usize) -> impl Iterator<Item = usize> {
         let slots = self.capacity * SLOTS_PER_KEY;
         (first..slots)
@@ -205,7 +204,7 @@ impl<K: Element, V: Element> DistMap<K, V> {
             .map(|slot| HEADER + slot * Self::SLOT)
     }
 
-    /// The slot that has the key, or the empty one that it would have. A value there is as it was under that state.
+    /// The slot that has the key, or the empty one that it would get. A value belongs to the returned state.
     fn find(&self, rank: u32, first: usize, key: &[u64]) -> Result<Option<Found>> {
         let mut words = vec![0; Self::ENTRY];
         for at in self.slots_from(first) {
@@ -229,7 +228,7 @@ impl<K: Element, V: Element> DistMap<K, V> {
         Ok(None)
     }
 
-    /// The state of a slot, once nobody is at it.
+    /// Waits until no rank is changing a slot, and returns its state.
     fn wait_at(&self, rank: u32, at: usize) -> Result<State> {
         let (mut looks, mut waiting) = (0, Waiting::default());
         loop {
@@ -239,7 +238,7 @@ impl<K: Element, V: Element> DistMap<K, V> {
             }
             looks += 1;
             if looks % LOOKS == 0 {
-                // It fails once the rank that is at it is found dead.
+                // This fails if the rank that changes the slot has been found dead.
                 self.session.load(state.rank(), TAKEN)?;
                 let (me, holder) = (self.session.rank(), state.rank());
                 waiting.look(|| {
@@ -253,7 +252,7 @@ impl<K: Element, V: Element> DistMap<K, V> {
     /// One-sided. The key's value, if it has one.
     ///
     /// # Errors
-    /// The rank of the key's part died, or the one that is changing the key; a device failed.
+    /// The rank that has the key's part, or one that is changing the key, died; a device failed.
     pub fn get(&self, key: &K) -> Result<Option<V>> {
         let (rank, first) = self.place(key);
         let mut wanted = vec![0; Self::KEY];
@@ -279,17 +278,17 @@ impl<K: Element, V: Element> DistMap<K, V> {
         Ok(self.get(key)?.is_some())
     }
 
-    /// One-sided. Gives the key this value, and returns the one that it had.
+    /// One-sided. Sets the key's value, and returns the previous one.
     ///
     /// # Errors
-    /// As for [`DistMap::get`]; [`Error::Full`] where the key is new and its rank's part has no room.
+    /// As for [`DistMap::get`]; [`Error::Full`] if the key is new and its rank's part has no room.
     pub fn insert(&self, key: &K, value: &V) -> Result<Option<V>> {
         self.change("DistMap::insert", true, key, |_| Ok(Some(*value)))
     }
 
-    /// One-sided. Gives the key the value that `with` makes of the one that it has, and returns the one that it had. `with`
-    /// is called once, while this rank has the key for itself: it must not use the map, whose keys other ranks may have
-    /// for themselves while they wait for this one.
+    /// One-sided. Replaces the key's value by the result of `with`, and returns the previous value. `with` is called
+    /// once, while this rank holds the key. It must not use the map: other ranks may hold keys while they wait for this
+    /// one.
     ///
     /// # Errors
     /// As for [`DistMap::insert`].
@@ -297,10 +296,10 @@ impl<K: Element, V: Element> DistMap<K, V> {
         self.change("DistMap::update", true, key, |value| Ok(Some(with(value))))
     }
 
-    /// One-sided. As [`DistMap::update`], where `with` may fail: then the key is as it was.
+    /// One-sided. As [`DistMap::update`], but `with` may fail: then the key is unchanged.
     ///
     /// # Errors
-    /// As for [`DistMap::insert`], and that of `with`.
+    /// As for [`DistMap::insert`], and the error of `with`.
     pub fn try_update<E: From<Error>>(
         &self,
         key: &K,
@@ -310,8 +309,7 @@ impl<K: Element, V: Element> DistMap<K, V> {
         self.change("DistMap::try_update", true, key, with)
     }
 
-    /// One-sided. Takes the key's value away, and returns it. The key's room is taken until the next
-    /// [`DistMap::reserve`].
+    /// One-sided. Removes the key's value, and returns it. The key takes up room until the next [`DistMap::reserve`].
     ///
     /// # Errors
     /// As for [`DistMap::get`].
@@ -319,7 +317,7 @@ impl<K: Element, V: Element> DistMap<K, V> {
         self.change("DistMap::remove", false, key, |_| Ok(None))
     }
 
-    /// Replaces the key's value by what `with` makes of it; the lack of one, too, where that `inserts`.
+    /// Replaces the key's value by the result of `with`. If `inserts` is false, does nothing to a key without a value.
     fn change<E: From<Error>>(
         &self,
         operation: &'static str,
@@ -354,7 +352,7 @@ impl<K: Element, V: Element> DistMap<K, V> {
                 break (found, slot);
             }
         };
-        // No reader may see what is written next without what this rank swapped.
+        // No reader may see what is written next without seeing the swapped state.
         fence(Ordering::SeqCst);
         let count = |what, add| (self.session.fetch_add(rank, what, add)).map_err(Error::from);
         let is_new = found.state.kind() == Kind::Empty;
@@ -366,7 +364,7 @@ impl<K: Element, V: Element> DistMap<K, V> {
             _ => None,
         };
         let new = with(value)?;
-        // Counted before anybody can remove it, and until it is removed.
+        // Count it before another rank can remove it, and until it is removed.
         if value.is_none() && new.is_some() {
             count(LIVE, 1)?;
         }
@@ -377,14 +375,14 @@ impl<K: Element, V: Element> DistMap<K, V> {
         Ok(value)
     }
 
-    /// One-sided. The values of many keys, in their order: what can be asked at once, is, so that over a network they take
-    /// little longer than one.
+    /// One-sided. The values of many keys, in their order. Requests are made together where possible, so over a network
+    /// many keys take little longer than one.
     ///
     /// # Errors
     /// As for [`DistMap::get`].
     pub fn get_many(&self, keys: &[K]) -> Result<Vec<Option<V>>> {
         let mut values = vec![None; keys.len()];
-        // Those still looked for: number, place, and how many slots further.
+        // The remaining searches.
         let mut searches: Vec<Search> = (keys.iter().enumerate())
             .map(|(index, key)| {
                 let (rank, first) = self.place(key);
@@ -451,7 +449,7 @@ impl<K: Element, V: Element> DistMap<K, V> {
         Ok(values)
     }
 
-    /// One-sided. How many keys have a value. While others insert and remove, it is a number from in between.
+    /// One-sided. How many keys have a value. While others insert and remove, the number is only approximate.
     ///
     /// # Errors
     /// A rank died; a device failed.
@@ -459,7 +457,7 @@ impl<K: Element, V: Element> DistMap<K, V> {
         Ok(words::sum(&self.session, LIVE)? as usize)
     }
 
-    /// One-sided. As [`DistMap::len`]: whether that is 0.
+    /// One-sided. Whether [`DistMap::len`] is 0.
     ///
     /// # Errors
     /// As for [`DistMap::len`].
@@ -467,8 +465,8 @@ impl<K: Element, V: Element> DistMap<K, V> {
         Ok(self.len()? == 0)
     }
 
-    /// One-sided. The keys and values of this rank's part: those that were there all the while, each as it was at some
-    /// time.
+    /// One-sided. The keys and values of this rank's part. It contains all keys that had a value throughout the call,
+    /// each with a value that it had at some time.
     ///
     /// # Errors
     /// A rank that is changing a key died.
@@ -493,20 +491,20 @@ impl<K: Element, V: Element> DistMap<K, V> {
         Ok(entries)
     }
 
-    /// Collective. Makes room for `capacity` keys on each rank, or for those that are there if they are more, and gives the
-    /// room of removed ones back. For that time there is memory for both.
+    /// Collective. Makes room for `capacity` keys on each rank, or for the present keys if they are more, and frees the
+    /// room of removed keys. During the call there is memory for both tables.
     ///
     /// # Errors
-    /// As for [`DistMap::new`]. The map is as it was where nothing was allocated, and is gone where a rank died.
+    /// As for [`DistMap::new`]. The map is unchanged if memory could not be allocated, and lost if a rank died.
     pub fn reserve(&mut self, capacity: usize) -> Result<()> {
         let comm = self.session.comm().clone();
-        // All ranks have done with what they were about.
+        // All ranks have finished their earlier operations.
         comm.barrier()?;
         let entries = self.own_entries()?;
         let most = comm.allreduce_value(entries.len().max(capacity).max(1) as u64, Op::Max)?;
         let larger = Self::new(&comm, most as usize)?;
         for (key, value) in entries {
-            // Which rank a key falls to does not depend on the capacity: all of these are this rank's.
+            // A key's rank does not depend on the capacity: all of these keys are this rank's.
             larger.insert(&key, &value)?;
         }
         let old = std::mem::replace(self, larger);
@@ -516,7 +514,7 @@ impl<K: Element, V: Element> DistMap<K, V> {
     /// Collective. Frees the map and its windows.
     ///
     /// # Errors
-    /// A rank died or left: then the memory is leaked.
+    /// A rank died or left. Then the memory is leaked.
     pub fn free(self) -> Result<()> {
         Ok(self.session.free()?)
     }
@@ -526,12 +524,12 @@ impl<K: Element, V: Element> DistMap<K, V> {
 struct Search {
     index: usize,
     rank: u32,
-    /// Its first slot, and how many behind that one it is at.
+    /// Its first slot, and how many slots the search has moved on from there.
     first: usize,
     behind: usize,
 }
 
-/// A slot that this rank is at. Dropped, by a panic or an error before anything was written, it is left as it was.
+/// A slot that this rank is changing. If it is dropped before anything was written, the slot gets its old state.
 struct Busy<'m> {
     session: &'m Session<'static, u64>,
     rank: u32,
@@ -540,10 +538,10 @@ struct Busy<'m> {
 }
 
 impl Busy<'_> {
-    /// Writes the entry, and leaves the slot with or without a value.
+    /// Writes the entry, and stores the new state, with or without a value.
     fn leave<V: Element>(mut self, key: &[u64], value: Option<V>) -> Result<()> {
         let old = self.left_as;
-        // What is half written is no value.
+        // A partly written value does not count.
         self.left_as = old.next(Kind::Removed);
         if let Some(value) = value {
             let mut entry = vec![0; key.len() + words::count::<V>()];
@@ -560,7 +558,7 @@ impl Busy<'_> {
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
-        // Where the part's rank died, nobody waits for the slot any more.
+        // These fail only if the part's rank died, and then nothing waits for the slot.
         if self.left_as.kind() == Kind::Empty {
             let _ = give_room_back(self.session, self.rank);
         }
@@ -568,7 +566,7 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// A slot was not taken after all.
+/// For a slot that was not taken after all.
 fn give_room_back(session: &Session<'static, u64>, rank: u32) -> Result<()> {
     session.fetch_add(rank, TAKEN, u64::MAX)?;
     Ok(())

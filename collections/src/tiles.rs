@@ -8,18 +8,18 @@ use transom::{Block2d, Communicator, Element, Group, OwnedWindow, Window};
 
 use crate::{Error, Result, agreement};
 
-/// What lies beyond the edges of [`Tiles`].
+/// How [`Tiles`] continue beyond their edges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edges {
-    /// Nothing: halos there hold what the program puts there, and zeros at first.
+    /// Not at all: halos there contain what the program writes to them, and initially zeros.
     Fixed,
-    /// The opposite edge.
+    /// At the opposite edge.
     Periodic,
 }
 
-/// An array of rows and columns, cut into one tile for each rank. A rank has its own tile in memory of its own, in a halo:
-/// copies of the elements around it, up to so many rows and columns away, which [`exchange`](Self::exchange) brings up to
-/// date.
+/// An array of rows and columns, divided into one tile for each rank. Each rank has its tile in its own memory,
+/// surrounded by a halo: copies of the elements around it, up to a number of rows and columns away.
+/// [`exchange`](Self::exchange) updates the halo.
 ///
 /// ```
 /// use transom::Job;
@@ -43,33 +43,33 @@ pub enum Edges {
 /// # }
 /// ```
 ///
-/// Tiles that are dropped without [`free`](Self::free) leak their memory, and say so in the log.
+/// Tiles that are dropped without [`free`](Self::free) leak their memory, and log this.
 pub struct Tiles<T: Element> {
     window: OwnedWindow<T>,
     grid: Grid,
     halo: usize,
-    /// Whom this rank sends the elements along an edge or in a corner.
+    /// The neighbours to which this rank sends the elements along an edge or in a corner.
     neighbours: Vec<Neighbour>,
     group: Group,
     /// The elements that are sent, or the rows that [`Tiles::update`] computed last.
     buffer: Vec<T>,
 }
 
-/// The ranks in rows and columns, row by row, over the array.
+/// The layout of the ranks in rows and columns, row by row, over the array.
 #[derive(Clone, Copy, Debug)]
 struct Grid {
     rows: Cut,
     columns: Cut,
 }
 
-/// A number of elements, cut into parts that differ by one at most.
+/// A number of elements, divided into parts whose lengths differ by at most one.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
     len: usize,
     parts: u32,
 }
 
-/// What one neighbour gets: a block of this rank's tile, and where it goes in the neighbour's.
+/// What one neighbour gets: a block of this rank's tile, and its place in the neighbour's.
 struct Neighbour {
     rank: u32,
     from: Block2d,
@@ -79,7 +79,7 @@ struct Neighbour {
 /// One element, with those around it, for [`Tiles::update`].
 #[derive(Debug)]
 pub struct Near<'a, T> {
-    /// From the first element in reach to the last one, row by row.
+    /// From the first element within reach to the last one, row by row.
     around: &'a [T],
     stride: usize,
     halo: usize,
@@ -88,10 +88,10 @@ pub struct Near<'a, T> {
 }
 
 impl<T: Copy> Near<'_, T> {
-    /// Local. The element so many rows below and so many columns to the right; of negative numbers, above and to the left.
+    /// Local. The element `rows` below and `columns` to the right. Negative numbers are above and to the left.
     ///
     /// # Panics
-    /// It is farther away than the halo is wide.
+    /// The element is farther away than the halo is wide.
     #[inline]
     #[must_use]
     #[track_caller]
@@ -126,7 +126,7 @@ impl Cut {
         transom::block(self.len, self.parts, number)
     }
 
-    /// The part after or before another one.
+    /// The next or the previous part.
     fn next(self, number: u32, direction: i32, edges: Edges) -> Option<u32> {
         let next = i64::from(number) + i64::from(direction);
         match edges {
@@ -137,8 +137,8 @@ impl Cut {
 }
 
 impl Grid {
-    /// Of all ways to lay out so many ranks, that with the shortest edges between them; none if in every one some part
-    /// would have fewer than `least` elements.
+    /// The layout of the ranks with the shortest edges between tiles. `None` if in every layout some part would have
+    /// fewer than `least` elements.
     fn new(rows: usize, columns: usize, ranks: u32, least: usize) -> Option<Self> {
         let layouts = (1..=ranks).filter(|across| ranks.is_multiple_of(*across));
         let cut = |len, parts| Cut { len, parts };
@@ -192,7 +192,7 @@ impl Grid {
     }
 }
 
-/// The rows, or columns, of a tile in its halo that neighbours in a direction have in theirs.
+/// The rows, or columns, of a tile that the neighbours in a direction have in their halos.
 fn edge(direction: i32, len: usize, halo: usize) -> Range<usize> {
     match direction {
         -1 => halo..2 * halo,
@@ -228,12 +228,12 @@ fn rows_of<T>(cells: &[T], block: Block2d) -> impl Iterator<Item = &[T]> {
 }
 
 impl<T: Element> Tiles<T> {
-    /// Collective. An array of `rows` and `columns`, with halos of `halo` rows and columns, all bytes zero. The ranks are
-    /// laid out so that as few elements as possible lie along edges between tiles.
+    /// Collective. An array of `rows` and `columns`, with halos of `halo` rows and columns, all bytes zero. The layout
+    /// of the ranks has as few elements as possible along edges between tiles.
     ///
     /// # Errors
-    /// On every rank: ranks have other arguments or types; more ranks than there can be tiles, none of them narrower
-    /// than the halo; no memory on a rank; a rank that died or left.
+    /// On every rank: arguments or types differ between ranks; there are more ranks than tiles that are at least as
+    /// wide as the halo; no memory on a rank; a rank died or left.
     pub fn new(
         comm: &Communicator,
         rows: usize,
@@ -244,8 +244,8 @@ impl<T: Element> Tiles<T> {
         Self::make("Tiles::new", comm, [rows, columns], halo, edges)
     }
 
-    /// Collective. As [`Tiles::new`], where each element is what `of` makes of its row and column in the whole array:
-    /// each rank calls it for its own tile. Halos are zero until the first [`exchange`](Self::exchange).
+    /// Collective. As [`Tiles::new`], but each element is the result of `of` for its row and column in the whole array.
+    /// Each rank calls `of` for its own tile. Halos are zero until the first [`exchange`](Self::exchange).
     ///
     /// # Errors
     /// As for [`Tiles::new`].
@@ -322,8 +322,8 @@ impl<T: Element> Tiles<T> {
         self.halo
     }
 
-    /// Local. How many elements of [`cells`](Self::cells) there are from one row to the next: those of the tile, and of
-    /// the halo on both sides.
+    /// Local. The distance from one row of [`cells`](Self::cells) to the next, in elements: the tile's columns, and the
+    /// halo on both sides.
     #[must_use]
     pub fn stride(&self) -> usize {
         self.columns().len() + 2 * self.halo
@@ -335,7 +335,8 @@ impl<T: Element> Tiles<T> {
         self.window.comm()
     }
 
-    /// Local. This rank's tile in its halo, row by row: `rows().len() + 2 * halo()` rows of [`stride`](Self::stride) elements.
+    /// Local. This rank's tile with its halo, row by row: `rows().len() + 2 * halo()` rows of [`stride`](Self::stride)
+    /// elements.
     /// Element (`row`, `column`) of the tile is at `(row + halo()) * stride() + column + halo()`.
     ///
     /// # Errors
@@ -344,7 +345,7 @@ impl<T: Element> Tiles<T> {
         Ok(self.window.local()?)
     }
 
-    /// Local. The same, to be changed: neighbours see it at the next [`exchange`](Self::exchange).
+    /// Local. The same, mutable. Neighbours see changes after the next [`exchange`](Self::exchange).
     ///
     /// # Errors
     /// An exchange failed.
@@ -352,7 +353,7 @@ impl<T: Element> Tiles<T> {
         Ok(self.window.local_mut()?)
     }
 
-    /// This rank's tile, in its halo.
+    /// The place of this rank's tile inside its halo.
     fn own(&self) -> Block2d {
         let shape = [self.rows().len(), self.columns().len()];
         block(shape.map(|len| edge(0, len, self.halo)), self.stride())
@@ -366,7 +367,7 @@ impl<T: Element> Tiles<T> {
         Ok(rows_of(self.cells()?, self.own()))
     }
 
-    /// Local. The rows of this rank's tile, without the halo, to be changed.
+    /// Local. The same rows, mutable.
     ///
     /// # Errors
     /// An exchange failed.
@@ -377,12 +378,11 @@ impl<T: Element> Tiles<T> {
         Ok(rows.map(move |row| &mut row[own.column..][..own.columns]))
     }
 
-    /// Collective over neighbours. Brings the halos up to date, corners included: each rank sends its neighbours the
-    /// elements that their halos have of it, and waits for theirs. Ranks farther away may be some exchanges ahead.
+    /// Collective over neighbours. Updates the halos, corners included: each rank sends its neighbours the elements for
+    /// their halos, and waits for theirs. Ranks farther away may be some exchanges ahead.
     ///
     /// # Errors
-    /// A neighbour died or left; then every later call fails, and so do the exchanges of those that
-    /// wait for this rank.
+    /// A neighbour died or left. Then every later call fails, and so do the exchanges of ranks that wait for this one.
     pub fn exchange(&mut self) -> Result<()> {
         let cells = self.window.local()?;
         self.buffer.clear();
@@ -405,8 +405,8 @@ impl<T: Element> Tiles<T> {
         Ok(())
     }
 
-    /// Local. Replaces every element of this rank's tile by what `of` makes of it and those around it. It sees all of them
-    /// as they were before. The halo stays as it is.
+    /// Local. Replaces every element of this rank's tile by the result of `of` for it and the elements around it. `of`
+    /// sees the old values of all elements. The halo does not change.
     ///
     /// # Errors
     /// An exchange failed.
@@ -416,7 +416,7 @@ impl<T: Element> Tiles<T> {
         let (rows, columns) = (own_rows.len(), own_columns.len());
         let reach = 2 * halo * (stride + 1) + 1;
         let cells = self.window.local_mut()?;
-        // New rows wait here for as long as rows below them need the old ones.
+        // New rows are kept here as long as rows below them need the old values.
         self.buffer.clear();
         self.buffer.resize((halo + 1) * columns, T::zeroed());
         let waiting = |row: usize| {
@@ -445,12 +445,12 @@ impl<T: Element> Tiles<T> {
         Ok(())
     }
 
-    /// Collective. Sets all elements to those that rank `root` passes, row by row; what the others pass does not count.
-    /// Halos stay as they are until the next [`exchange`](Self::exchange).
+    /// Collective. Sets all elements to those that rank `root` passes, row by row; arguments of other ranks are
+    /// ignored. Halos stay unchanged until the next [`exchange`](Self::exchange).
     ///
     /// # Errors
-    /// On every rank: `root` is not a rank, or differs; it passes another number of elements; a rank died or left. An
-    /// exchange failed.
+    /// On every rank: `root` is not a rank, or differs; `root` passes another number of elements; a rank died or left;
+    /// an exchange failed.
     pub fn scatter(&mut self, all: &[T], root: u32) -> Result<()> {
         const OPERATION: &str = "scatter";
         let (rows, columns) = (self.grid.rows.len, self.grid.columns.len);
@@ -479,11 +479,11 @@ impl<T: Element> Tiles<T> {
         Ok(())
     }
 
-    /// Collective. All elements, row by row, on rank `root`, and nothing on the others.
+    /// Collective. Returns all elements, row by row, on rank `root`, and `None` on the others.
     ///
     /// # Errors
-    /// `root` is not a rank, or differs; a rank died or left; an exchange failed. No memory for all elements on `root`:
-    /// its own error alone.
+    /// `root` is not a rank, or differs; a rank died or left; an exchange failed. If `root` has no memory for all
+    /// elements, only `root` gets this error.
     pub fn gather(&self, root: u32) -> Result<Option<Vec<T>>> {
         let own = self.own_rows()?.collect::<Vec<_>>().concat();
         let tiles = self.comm().gatherv(&own, root)?;
@@ -505,8 +505,7 @@ impl<T: Element> Tiles<T> {
     /// Collective. Waits for all ranks, and frees the memory.
     ///
     /// # Errors
-    /// An exchange failed; a rank died or left; then the memory is leaked, since other ranks may still
-    /// access it.
+    /// An exchange failed; a rank died or left. Then the memory is leaked, because other ranks may still access it.
     pub fn free(self) -> Result<()> {
         Ok(self.window.free()?)
     }

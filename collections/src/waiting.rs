@@ -1,4 +1,4 @@
-//! What a wait says on the log that may never end.
+//! Reports waits that may never end in the log.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// Says, once, what is waited for, where that has taken long. To be called now and then.
+    /// To be called repeatedly during a wait. Logs once, after a long time, what the wait is for.
     pub(crate) fn look(&mut self, what: impl FnOnce() -> String) {
         let begun = *self.begun.get_or_insert_with(Instant::now);
         if !self.is_told && begun.elapsed() >= LONG {

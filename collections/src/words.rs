@@ -9,14 +9,14 @@ pub(crate) const fn count<T>() -> usize {
     size_of::<T>().div_ceil(8)
 }
 
-/// The words of a value, zeros behind it.
+/// Writes a value to words, followed by zeros.
 pub(crate) fn write<T: Element>(value: &T, words: &mut [u64]) {
     words.fill(0);
     let bytes = bytemuck::cast_slice_mut::<u64, u8>(words);
     bytes[..size_of::<T>()].copy_from_slice(bytemuck::bytes_of(value));
 }
 
-/// The value whose words these are.
+/// Reads a value from its words.
 pub(crate) fn read<T: Element>(words: &[u64]) -> T {
     let bytes = bytemuck::cast_slice::<u64, u8>(words);
     bytemuck::pod_read_unaligned(&bytes[..size_of::<T>()])
@@ -30,7 +30,7 @@ pub(crate) fn load(session: &Session<'_, u64>, places: &[(u32, usize)]) -> Resul
     Ok(words)
 }
 
-/// The sum of the words at one place of all parts.
+/// The sum of the words at this index of all parts.
 pub(crate) fn sum(session: &Session<'_, u64>, at: usize) -> Result<u64> {
     let places: Vec<(u32, usize)> = (0..session.ranks()).map(|rank| (rank, at)).collect();
     Ok(load(session, &places)?.iter().sum())
