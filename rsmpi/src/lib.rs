@@ -1,7 +1,7 @@
 //! Windows for programs of [rsmpi](https://docs.rs/mpi), the crate `mpi`, which has no one-sided communication.
 //!
-//! [`job`] makes the processes of one of its communicators the ranks of a Transom job, and [`communicator`]
-//! makes a communicator of the job from another one of rsmpi's, such as a split.
+//! [`job`] makes the processes of an rsmpi communicator the ranks of a Transom job. [`communicator`] makes a
+//! communicator of the job from another rsmpi communicator, such as a split.
 //!
 //! ```no_run
 //! use mpi::collective::SystemOperation;
@@ -27,10 +27,11 @@
 //! ```
 //!
 //! # Rules
-//! - **Order**: make the job after `mpi::initialize`, and end it before the `Universe` is dropped, as local variables
-//!   do in the example. A job that lasts longer works on, but its waits no longer let MPI make progress.
-//! - **Threads**: what the program promised MPI holds for the calls of both libraries together. Below
-//!   `Threading::Multiple`, no call of Transom overlaps with another one, or with a call of MPI.
+//! - **Order**: make the job after `mpi::initialize`, and end it before the `Universe` is dropped, as in the example,
+//!   where both are local variables. A job that lasts longer still works, but its waits no longer let MPI make
+//!   progress.
+//! - **Threads**: MPI's thread level applies to the calls of both libraries together. Below `Threading::Multiple`, no
+//!   call of Transom may overlap with another, or with a call of MPI.
 //! - **Failures**: after an error that says that a rank died, end the program by rsmpi's `abort`. Dropping the
 //!   `Universe` calls `MPI_Finalize`, which may wait for the dead rank.
 
@@ -45,23 +46,23 @@ use mpi::traits::{AsRaw, Communicator, Group as _};
 use transom::lower::{Allgather, AllgatherError, error};
 use transom::{Job, Result, SystemError, ThreadLevel};
 
-/// The processes of a communicator, in its order, and a communicator of theirs that nobody else uses.
+/// The processes of a communicator, in its order, with a communicator of their own that only this library uses.
 struct Ranks {
     private: ManuallyDrop<SimpleCommunicator>,
     rank: u32,
     size: u32,
 }
 
-// SAFETY: the handle is a number or a pointer to what MPI itself protects. `may_call_mpi` keeps calls of threads
-// apart as far as the program's promise to MPI goes.
+// SAFETY: the handle is a number or a pointer to data that MPI protects. `may_call_mpi` prevents calls of threads that
+// the program's thread level does not allow.
 unsafe impl Send for Ranks {}
 // SAFETY: as above.
 unsafe impl Sync for Ranks {}
 
-/// Of the job's ranks. A process joins one job in its life; `MPI_Finalize` frees the communicator.
+/// The ranks of the job. A process joins one job in its life; `MPI_Finalize` frees the communicator.
 static JOB: OnceLock<Ranks> = OnceLock::new();
 
-/// Whether MPI runs, and was promised nothing that forbids this thread to call it.
+/// Whether MPI is running, and its thread level allows this thread to call it.
 fn may_call_mpi() -> bool {
     if !mpi::environment::is_initialized() || mpi::environment::is_finalized() {
         return false;
@@ -83,7 +84,7 @@ fn check(code: c_int) -> std::result::Result<(), AllgatherError> {
     }
     // MPI_MAX_ERROR_STRING is 512 in MPICH and 256 in Open MPI.
     let (mut text, mut len) = ([0_u8; 8192], 0);
-    // SAFETY: there is more room than any MPI asks for.
+    // SAFETY: there is more room than any MPI needs.
     unsafe { ffi::MPI_Error_string(code, text.as_mut_ptr().cast::<c_char>(), &raw mut len) };
     let len = usize::try_from(len).unwrap_or(0).min(text.len());
     Err(String::from_utf8_lossy(&text[..len]).into())
@@ -113,7 +114,7 @@ impl Ranks {
         })
     }
 
-    /// Lets MPI go on with what it has under way.
+    /// Lets MPI make progress.
     fn progress(&self) {
         if !may_call_mpi() {
             return;
@@ -135,14 +136,15 @@ impl Ranks {
 impl Drop for Ranks {
     fn drop(&mut self) {
         if may_call_mpi() {
-            // SAFETY: the last use of the field. Where MPI may not be called, its own end frees the communicator.
+            // SAFETY: this is the last use of the field. If MPI may not be called, its finalization frees the
+            // communicator.
             unsafe { ManuallyDrop::drop(&mut self.private) };
         }
     }
 }
 
-// SAFETY: `MPI_Allgather` puts what rank `r` of the communicator sends at place `r` of what each receives, and the
-// collectives of one communicator go together in their order. The communicator is nobody else's, and an error of MPI is
+// SAFETY: `MPI_Allgather` stores the block of the communicator's rank `r` at place `r` on each rank, and matches the
+// collectives of one communicator in their order. Only this library uses the communicator, and errors of MPI are
 // returned.
 unsafe impl Allgather for Ranks {
     fn rank(&self) -> u32 {
@@ -159,7 +161,8 @@ unsafe impl Allgather for Ranks {
         }
         let len = c_int::try_from(mine.len())?;
         let mut all = vec![0_u8; mine.len() * self.size as usize];
-        // SAFETY: each rank has `len` bytes, for which there is room `size` times. MPI does not write to what is sent.
+        // SAFETY: each rank passes `len` bytes, and there is room for `size` times as many. MPI does not write to the
+        // sent data.
         check(unsafe {
             ffi::MPI_Allgather(
                 mine.as_ptr().cast(),
@@ -175,14 +178,13 @@ unsafe impl Allgather for Ranks {
     }
 }
 
-/// Collective over `comm`. Makes its processes the ranks of a job, in their order; there is one in the life of a process.
-/// The device is chosen as by [`Job::init`]. Calls may overlap in time if MPI was initialized with
-/// `Threading::Multiple`.
+/// Collective over `comm`. Makes its processes the ranks of a job, in their order. A process can join only one job. The
+/// device is chosen as by [`Job::init`]. Calls may overlap in time if MPI was initialized with `Threading::Multiple`.
 ///
 /// Waits of the job let MPI make progress, and [`Job::abort`] calls `MPI_Abort`.
 ///
 /// # Errors
-/// MPI does not run, or `comm` is an inter-communicator; those of [`Job::over`].
+/// MPI is not running, or `comm` is an inter-communicator; the errors of [`Job::over`].
 pub fn job(comm: &impl Communicator) -> Result<Job> {
     let ranks = Ranks::of("job", comm)?;
     let level = match mpi::environment::threading_support() {
@@ -202,12 +204,12 @@ pub fn job(comm: &impl Communicator) -> Result<Job> {
 }
 
 /// Collective over `comm`. A communicator of the job with the same ranks in the same order, for windows and for
-/// collectives of Transom. It does not need `comm` afterwards. MPI carries its collectives, the creation of windows
-/// among them; accesses to windows go past MPI.
+/// collectives of Transom. It does not need `comm` afterwards. MPI carries its collectives, including the creation of
+/// windows. Accesses to windows do not use MPI.
 ///
 /// # Errors
-/// MPI does not run, or `comm` is an inter-communicator; a process of it is not a rank of this job, or this job is not
-/// one that [`job`] made.
+/// MPI is not running, or `comm` is an inter-communicator; one of its processes is not a rank of this job, or [`job`]
+/// did not make this job.
 pub fn communicator(job: &Job, comm: &impl Communicator) -> Result<transom::Communicator> {
     const OPERATION: &str = "communicator";
     let ranks = Ranks::of(OPERATION, comm)?;
