@@ -1,4 +1,4 @@
-//! The poster's side: operations are written down, and the engine is told.
+//! The side of the poster: records operations, and tells the engine.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,13 +17,13 @@ use crate::options::{AdversarialOptions, DEVICE, Fault};
 use crate::queue::Progress;
 use crate::random::Random;
 
-/// Operations under way: the length of a send queue.
+/// The most operations in progress: the length of a send queue.
 const DEPTH: u64 = 1024;
-/// What is longer is not copied when it is posted, nor held back when it was read.
+/// Longer data is not copied when it is posted, nor held back after it was read.
 const LONG: usize = 256 << 10;
-/// For how long a store is held back that nothing put ahead of an atomic.
+/// How long a store is held back if nothing orders it before an atomic.
 const HELD_BACK: Duration = Duration::from_millis(3);
-/// How much of a read's destination is scribbled over at either end.
+/// How much of a read's destination is overwritten at either end.
 const SCRIBBLE: usize = 64 << 10;
 
 pub(crate) struct AdversarialEndpoint {
@@ -39,7 +39,7 @@ pub(crate) struct AdversarialEndpoint {
 }
 
 pub(crate) struct Choices {
-    /// What becomes of an operation, and whether it waits to be asked about.
+    /// Decides what happens to an operation, and whether it waits until a caller asks for its completion.
     pub(crate) fate: Random,
     pub(crate) patience: Random,
 }
@@ -87,7 +87,7 @@ impl AdversarialEndpoint {
         Ok(Ticket(ticket))
     }
 
-    /// Whether it is done; if not, somebody waits for it.
+    /// Whether it is complete. If not, tells the engine that a caller waits for it.
     fn or_ask(&self, done: Result<bool>) -> Result<bool> {
         if matches!(done, Ok(false)) {
             self.ask();
@@ -95,7 +95,7 @@ impl AdversarialEndpoint {
         done
     }
 
-    /// Somebody waits for what was posted.
+    /// Tells the engine that a caller waits for posted operations.
     fn ask(&self) {
         if self.progress.take_waiting() {
             self.engine.send(Message::Ask(Some(self.number)));
@@ -111,8 +111,8 @@ impl AdversarialEndpoint {
         }
     }
 
-    /// As [`Self::post`], for what tells of this thread's stores: it may be done before they are seen, unless they
-    /// are in order.
+    /// As [`Self::post`], for operations that tell of this thread's stores. They may complete before the stores are
+    /// visible, unless the stores are ordered.
     fn post_flag(&self, work: impl FnOnce(&mut Random) -> Work) -> Result<Ticket> {
         if self.engine.is_here() {
             late::hold_back(HELD_BACK);
@@ -120,7 +120,7 @@ impl AdversarialEndpoint {
         self.post(work)
     }
 
-    /// Without narrow atomics, as over verbs.
+    /// Refuses narrow atomics, as over verbs.
     fn wide(&self, width: Width, need: &'static str, at: RemoteAddress) -> Result<()> {
         match width {
             Width::W8 => Ok(()),
@@ -137,7 +137,7 @@ impl AdversarialEndpoint {
     }
 }
 
-/// Sometimes a copy, so that the buffer is free at once.
+/// Sometimes copies the data, so that the buffer is released at once.
 ///
 /// # Safety
 /// `from` is readable for `len` bytes, now and until the operation that is posted completes.
@@ -153,10 +153,11 @@ unsafe fn source(from: *const u8, len: usize, random: &mut Random) -> Source {
     Source::Copied(bytes)
 }
 
-/// Overwrites a destination, which is nobody's while the operation runs: who looks too early sees it.
+/// Overwrites a destination, which no caller may read while the operation is in progress. A caller that reads it too
+/// early sees this.
 ///
 /// # Safety
-/// `to` is writable for `len` bytes, and nobody else touches them.
+/// `to` is writable for `len` bytes, and nothing else accesses them.
 unsafe fn scribble(to: *mut u8, len: usize, random: &mut Random) {
     let mut noise = [0_u8; 4096];
     for chunk in noise.chunks_exact_mut(8) {
@@ -165,7 +166,7 @@ unsafe fn scribble(to: *mut u8, len: usize, random: &mut Random) {
     let fill = |range: std::ops::Range<usize>| {
         for start in range.clone().step_by(noise.len()) {
             let part = noise.len().min(range.end - start);
-            // SAFETY: inside the caller's range.
+            // SAFETY: this is inside the caller's range.
             unsafe { copy(to.wrapping_add(start), noise.as_ptr(), part) };
         }
     };

@@ -1,4 +1,4 @@
-//! The thread that carries operations out: one for all endpoints of a device.
+//! The thread that carries out operations. A device has one for all its endpoints.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,15 +17,15 @@ use crate::queue::Queue;
 use crate::random::Random;
 use crate::schedule::Next;
 
-/// A wait that is shorter than this is not worth going to sleep.
+/// For a shorter wait the thread does not sleep.
 const NAP: Duration = Duration::from_micros(20);
 
 pub(crate) enum Message {
     Open(u64, Box<Queue>),
     Post(u64, PendingOperation),
-    /// Somebody waits for the operations of this queue, or of all.
+    /// A caller waits for the operations of this queue, or of all queues.
     Ask(Option<u64>),
-    /// Flush the queue, drop the sender, and touch nothing of the queue's any more.
+    /// Flush the queue, drop the sender, and access nothing of the queue any more.
     Close(u64, Sender<()>),
 }
 
@@ -34,7 +34,7 @@ struct Shared {
     inbox: SegQueue<Message>,
     asleep: AtomicBool,
     stop: AtomicBool,
-    /// The thread is gone, by `stop` or by a panic; the inbox is emptied by whoever fills it.
+    /// The thread has ended, by `stop` or by a panic. After that, the senders empty the inbox.
     ended: AtomicBool,
     thread: OnceLock<Thread>,
 }
@@ -59,7 +59,7 @@ impl Shared {
             return;
         }
         self.asleep.store(true, Ordering::SeqCst);
-        // A message that came before `asleep` was seen is seen here; one that comes after unparks.
+        // A message that came before `asleep` was set is seen here. A later one unparks the thread.
         if self.inbox.is_empty() && !self.stop.load(Ordering::SeqCst) {
             match pause {
                 Some(pause) => thread::park_timeout(pause),
@@ -73,7 +73,7 @@ impl Shared {
 pub(crate) struct Engine {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    /// The process that the thread is in; a forked child has none.
+    /// The process of the thread. A forked child has no such thread.
     pid: u32,
 }
 
@@ -106,14 +106,14 @@ impl Engine {
         }
     }
 
-    /// Returns when nothing of the queue's is touched any more.
+    /// Returns when the thread no longer accesses the queue.
     pub(crate) fn close(&self, queue: u64) {
         if !self.is_here() {
             return;
         }
         let (sender, closed) = channel();
         self.send(Message::Close(queue, sender));
-        // Nothing is ever sent: the other end goes.
+        // Nothing is ever sent: this returns when the sender is dropped.
         let _ = closed.recv();
     }
 }
@@ -124,7 +124,7 @@ impl Drop for Engine {
             return;
         };
         if !self.is_here() {
-            // The handle is of a thread of the parent's.
+            // The handle is that of a thread of the parent process.
             std::mem::forget(thread);
             return;
         }
@@ -134,7 +134,7 @@ impl Drop for Engine {
     }
 }
 
-/// Ends the engine also when it panics: queues fail, and whoever waits for a message's end sees it.
+/// Ends the engine even if it panics: queues fail, and threads that wait for a message to be processed are released.
 struct Ending<'a>(&'a Shared);
 
 impl Drop for Ending<'_> {
@@ -157,7 +157,7 @@ fn run(shared: &Shared, seed: u64) {
         let mut worked = false;
         let mut next = late::carry_out_due(now);
         let first = random.below(queues.len().max(1) as u64) as usize;
-        // No endpoint's operations are ordered against another's.
+        // Operations of different endpoints are not ordered.
         let (before, after): (Vec<_>, Vec<_>) = queues
             .values_mut()
             .enumerate()

@@ -1,11 +1,11 @@
-//! The device below, which completes each operation before its call returns.
+//! The device below. It completes each operation before its call returns.
 
 use std::ops::Deref;
 use std::sync::Arc;
 
 use rdma_sys_shim::Endpoint;
 
-/// A connection of the device below.
+/// A connection over the device below.
 pub(crate) struct Inner {
     endpoint: Arc<dyn Endpoint>,
     pid: u32,

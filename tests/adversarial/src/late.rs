@@ -1,9 +1,9 @@
-//! Stores through a neighbour's mapping, as a device may find them.
+//! Stores through a neighbour's mapping, as a device may see them.
 //!
-//! A processor may keep stores back until it is told to fence, and a device that is asked for an atomic before that
-//! may have done it while nobody sees them. No machine that tests run on is caught at it. So copies to watched memory
-//! are remembered until this process fences or writes a flag; where the adversarial device is asked for an atomic
-//! before that, the bytes become again what they were, and what was stored comes later.
+//! Until a fence, a processor may delay stores. A device may then carry out an atomic while the stores are not yet
+//! visible. No test machine actually shows this. So this file records copies to watched memory until this process
+//! fences or writes a flag. If the adversarial device gets an atomic before that, the old bytes are restored, and the
+//! stores take effect later.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,21 +12,21 @@ use std::time::{Duration, Instant};
 
 use rdma_sys_shim::memory::{StoreHooks, copy_unseen};
 
-/// As many stores as a thread is caught with, and bytes of each.
+/// The most stores of a thread that are recorded, and the most bytes of each.
 const STORES: usize = 64;
 const BYTES: usize = 4096;
 
-/// What the routines tell this file that copy to windows.
+/// The hooks by which the routines that copy to windows call this file.
 pub(crate) static HOOKS: StoreHooks = StoreHooks {
     before_store: note,
     before_flag: settle,
 };
 
-/// Whether there is anything to watch.
+/// Whether any memory is watched.
 static WATCHING: AtomicBool = AtomicBool::new(false);
-/// How often this process fenced or wrote a flag. What was stored before is not held back.
+/// How often this process fenced or wrote a flag. Earlier stores are not held back.
 static FENCES: AtomicU64 = AtomicU64::new(0);
-/// Whether `Memory::late` has anything in it.
+/// Whether `Memory::late` is not empty.
 static ANY_LATE: AtomicBool = AtomicBool::new(false);
 
 static MEMORY: Mutex<Memory> = Mutex::new(Memory {
@@ -36,7 +36,7 @@ static MEMORY: Mutex<Memory> = Mutex::new(Memory {
 });
 
 struct Memory {
-    /// First and last address.
+    /// The first and the last address of each.
     watched: Vec<(usize, usize)>,
     late: Vec<Store>,
     due: Option<Instant>,
@@ -48,11 +48,11 @@ struct Store {
     fences: u64,
 }
 
-// SAFETY: the pointer is used under the lock of `MEMORY` only, while the memory is watched.
+// SAFETY: other threads use the pointer only under the lock of `MEMORY`, while the memory is watched.
 unsafe impl Send for Store {}
 
 thread_local! {
-    /// What stood where this thread stored since it fenced last.
+    /// The old bytes at the places to which this thread has stored since its last fence.
     static OVERWRITTEN: RefCell<Vec<Store>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -91,7 +91,8 @@ impl Memory {
 
     fn carry_out_late(&mut self) {
         for store in self.late.drain(..) {
-            // SAFETY: it was watched when it was held back, and who stops watching comes here first.
+            // SAFETY: the memory was watched when the store was held back. Before memory is unwatched, its stores are
+            // carried out here.
             unsafe { store.carry_out() };
         }
         self.due = None;
@@ -99,7 +100,8 @@ impl Memory {
     }
 }
 
-/// Memory that stores are held back from, until drop; a forked child, which has a copy of the lock, leaves it.
+/// Memory from which stores are held back, until this is dropped. A forked child has a copy of the lock, and does
+/// nothing.
 pub(crate) struct Watched {
     first: usize,
     last: usize,
@@ -108,7 +110,7 @@ pub(crate) struct Watched {
 
 impl Watched {
     /// # Safety
-    /// The memory is mapped, to be read and written, until the value is dropped.
+    /// The memory is mapped for reading and writing until the value is dropped.
     pub(crate) unsafe fn new(base: *mut u8, len: usize) -> Self {
         let (first, last) = (base.addr(), base.addr() + len.max(1) - 1);
         memory().watched.push((first, last));
@@ -157,7 +159,7 @@ fn note_watched(to: *mut u8, len: usize) {
         // No store overtakes an earlier one to the same place.
         memory.carry_out_late();
     }
-    // SAFETY: watched, and so mapped; whoever copies there keeps it so.
+    // SAFETY: the memory is watched, and so mapped. The thread that copies to it keeps it mapped.
     let overwritten = unsafe { Store::of(to, len) };
     let _ = OVERWRITTEN.try_with(|stores| {
         let mut stores = stores.borrow_mut();
@@ -168,7 +170,7 @@ fn note_watched(to: *mut u8, len: usize) {
     });
 }
 
-/// What was stored is seen by everybody before what comes next.
+/// Makes earlier stores visible to all before the next action.
 fn settle() {
     if is_watching() {
         FENCES.fetch_add(1, Ordering::SeqCst);
@@ -178,14 +180,14 @@ fn settle() {
     }
 }
 
-/// What this thread stored, and nothing has put in order since, is not seen for as long as `pause`.
+/// Hides this thread's stores for `pause`, unless something has ordered them.
 pub(crate) fn hold_back(pause: Duration) {
     if !is_watching() {
         return;
     }
     let overwritten = OVERWRITTEN.try_with(RefCell::take).unwrap_or_default();
     let mut memory = memory();
-    // Whoever fences from here on waits for what becomes of it.
+    // Any thread that fences from here on waits until these stores are handled.
     ANY_LATE.store(true, Ordering::SeqCst);
     let fences = FENCES.load(Ordering::SeqCst);
     let mut held = Vec::new();
@@ -193,7 +195,7 @@ pub(crate) fn hold_back(pause: Duration) {
         if old.fences != fences || !memory.watches(old.to, old.bytes.len()) {
             continue;
         }
-        // SAFETY: still watched, and so mapped.
+        // SAFETY: the memory is still watched, and so mapped.
         unsafe {
             held.push(Store::of(old.to, old.bytes.len()));
             old.carry_out();
@@ -206,7 +208,7 @@ pub(crate) fn hold_back(pause: Duration) {
     }
 }
 
-/// Carries out what is due, and says when there is more to do.
+/// Carries out stores that are due, and returns when the next is due.
 pub(crate) fn carry_out_due(now: Instant) -> Option<Instant> {
     if !ANY_LATE.load(Ordering::SeqCst) {
         return None;
@@ -224,12 +226,12 @@ mod tests {
 
     use super::*;
 
-    /// Copies 7 over 1, and says what is there once stores were held back.
+    /// Copies 7 over 1. Returns the value while stores are held back, and the value afterwards.
     fn found_after(in_between: impl FnOnce()) -> (u64, u64) {
         set_store_hooks(&HOOKS);
         let mut word = 1_u64;
         let to = (&raw mut word).cast::<u8>();
-        // SAFETY: a local that outlives what watches it, and what is copied to it.
+        // SAFETY: the local outlives both the watch and the copy to it.
         let watched = unsafe {
             let watched = Watched::new(to, 8);
             copy(to, (&raw const SEVEN).cast(), 8);
@@ -247,7 +249,7 @@ mod tests {
 
     #[test]
     fn what_is_not_fenced_comes_late_and_nothing_else() {
-        // Other tests of this process may fence meanwhile.
+        // Other tests of this process may fence in between.
         assert!((0..1000).any(|_| found_after(|| ()) == (1, 7)));
         assert_eq!(found_after(full_fence), (7, 7));
         assert_eq!(found_after(before_flag), (7, 7));

@@ -1,9 +1,9 @@
-//! A device for tests: it does what an RC queue pair may do, not what is usual.
+//! A device for tests: it does everything that an RC queue pair may do, and not only what is usual.
 //!
-//! It stands outside of the device layer and uses its public items only. Operations are queued, and a thread of the origin
-//! carries them out later, through the device for one host: split, delayed and in every order that [`Endpoint`] allows; some
-//! only when they are asked about. Sources are read late, results are written later, and reports come after both. Failures are
-//! injected on request. Choices follow from a seed.
+//! It is outside of the device layer and uses only its public items. Operations are queued, and a thread of the origin
+//! carries them out later, through the device for one host: split, delayed, in any order that [`Endpoint`] allows, and
+//! some only when a caller asks for their completion. Sources are read late, results are written later, and completion
+//! is reported after both. Failures are injected on request. Choices follow from a seed.
 
 mod endpoint;
 mod engine;
@@ -34,7 +34,7 @@ use rdma_sys_shim::{
 };
 use schedule::Schedule;
 
-/// How long a device that is closed waits for what was posted.
+/// How long closing a device waits for posted operations.
 const DRAIN: Duration = Duration::from_secs(2);
 
 /// The provider. `transom devices` lists no such device.
@@ -72,7 +72,7 @@ struct AdversarialDevice {
 }
 
 impl AdversarialDevice {
-    /// A seed that is not given is drawn for all that have the same launcher.
+    /// If no seed is given, all processes with the same launcher draw the same one.
     fn open(options: AdversarialOptions, around: &Surroundings) -> Result<Self> {
         let seed = match (options.seed, around.launcher) {
             (Some(seed), _) => seed,
@@ -103,11 +103,11 @@ impl AdversarialDevice {
     }
 }
 
-/// When a process was started, in the system's unit, so that numbers of processes that are used again draw other seeds; 0 if it
-/// is gone.
+/// When a process was started, in the system's unit; 0 if it has ended. With it, a process with a reused PID draws
+/// another seed.
 fn start_time(pid: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name of the program, in parentheses, may hold anything.
+    // The program's name, in parentheses, may contain any characters.
     let after_name = stat.rsplit(')').next().unwrap_or_default();
     let field = after_name.split_whitespace().nth(19);
     field
@@ -169,14 +169,15 @@ impl Device for AdversarialDevice {
         unsafe { self.inner.register(base, len, access) }
     }
 
-    /// What is stored there may come late.
+    /// Stores to the mapping may become visible late.
     fn accompany(&self, mapping: Mapping) -> Mapping {
-        // SAFETY: mapped for as long as the mapping has its owner, which is dropped after what it is kept with.
+        // SAFETY: the memory is mapped as long as the mapping has its owner, which is dropped after the value stored
+        // with it.
         let watched = unsafe { late::Watched::new(mapping.base(), mapping.len() as usize) };
         mapping.kept_with(watched)
     }
 
-    /// A queue whose peer is gone fails; one whose peer is stopped is left behind.
+    /// A queue whose peer has ended fails. A queue whose peer is stopped is abandoned.
     fn close(&self) {
         if !self.engine.is_here() {
             return;

@@ -1,4 +1,4 @@
-//! A posted operation: what it has to do, and the memory that it was lent.
+//! A posted operation: its work, and the memory that was lent to it.
 
 use std::ops::Range;
 
@@ -9,11 +9,11 @@ use crate::inner::Inner;
 use crate::options::Fault;
 use crate::schedule::{Kind, Shape};
 
-/// What is to be written.
+/// The data to write.
 pub(crate) enum Source {
     /// The caller's buffer.
     Lent(*const u8),
-    /// What was in it when the operation was posted.
+    /// The buffer's content when the operation was posted.
     Copied(Box<[u8]>),
 }
 
@@ -36,7 +36,7 @@ pub(crate) enum Work {
         to: *mut u8,
         len: usize,
         from: RemoteAddress,
-        /// Holds what was read until the operation is reported; else it goes straight to `to`.
+        /// Holds the data that was read until the operation is reported. Without it, the data goes directly to `to`.
         staged: Option<Box<[u8]>>,
     },
     Fetch {
@@ -59,7 +59,7 @@ pub(crate) enum Work {
     },
 }
 
-/// What an atomic found, and where it goes in the end.
+/// The value that an atomic found, and the caller's place for it.
 pub(crate) struct Old {
     pub(crate) to: *mut u64,
     pub(crate) found: u64,
@@ -67,19 +67,18 @@ pub(crate) struct Old {
 
 pub(crate) struct PendingOperation {
     pub(crate) work: Work,
-    /// Fails it.
+    /// Makes the operation fail.
     pub(crate) fault: Option<Fault>,
-    /// The fault strikes before the operation takes effect, not after.
+    /// Whether the fault occurs before the operation takes effect.
     pub(crate) early: bool,
-    /// It is not begun before it is asked about, or something follows that does not wait.
+    /// It begins only when a caller asks for its completion, or after a later operation that does not wait.
     pub(crate) waits: bool,
-    /// Its buffers are the caller's again.
+    /// Its buffers have been released to the caller.
     pub(crate) released: bool,
 }
 
-// SAFETY: the pointers lead to buffers that the poster lent until the operation is complete or has
-// failed (the contract of `Endpoint`), to be accessed by whatever carries the operation out. The
-// engine does so before it publishes either, and nothing does after.
+// SAFETY: the pointers are to buffers that the poster lent until the operation is complete or has failed (the contract
+// of `Endpoint`), for whatever carries the operation out. The engine accesses them only before it publishes either.
 unsafe impl Send for PendingOperation {}
 
 impl PendingOperation {
@@ -109,7 +108,7 @@ impl PendingOperation {
         match &mut self.work {
             Work::Write { from, to, .. } => {
                 let here = from.at(bytes.start).cast_mut();
-                // SAFETY: part of the source, which is lent or ours.
+                // SAFETY: this is part of the source, which is lent or ours.
                 unsafe { way.transfer(Direction::Write, here, bytes.len(), ahead(*to)) }?;
             }
             Work::Read {
@@ -117,7 +116,7 @@ impl PendingOperation {
             } => {
                 let base = staged.as_mut().map_or(*to, |staged| staged.as_mut_ptr());
                 let here = base.wrapping_add(bytes.start);
-                // SAFETY: part of the destination, which is lent, or of its stand-in.
+                // SAFETY: this is part of the destination, which is lent, or of its replacement.
                 unsafe { way.transfer(Direction::Read, here, bytes.len(), ahead(*from)) }?;
             }
             Work::Fetch {
@@ -126,7 +125,7 @@ impl PendingOperation {
                 fetch,
                 old,
             } => {
-                // SAFETY: a field of ours; the device below completes before it returns.
+                // SAFETY: this is a field of ours; the device below completes before it returns.
                 unsafe { way.fetch(*at, *width, *fetch, &raw mut old.found) }?;
             }
             Work::UpdateEach {
@@ -137,7 +136,7 @@ impl PendingOperation {
                 ..
             } => {
                 let (part, count) = (values.at(bytes.start), bytes.len() / width.bytes());
-                // SAFETY: part of the values, which are lent or ours.
+                // SAFETY: these are part of the values, which are lent or ours.
                 unsafe { way.update_each(ahead(*at), *width, *update, part, count) }?;
             }
             Work::Store { at, old, new } => {
@@ -162,8 +161,8 @@ impl PendingOperation {
         Ok(())
     }
 
-    /// The sources have been read: whether their buffers are free before the operation is reported
-    /// is chosen by what the device can do anyway, so half of them are.
+    /// The sources have been read. Operations without `early`, which are half of them, release their buffers before
+    /// they are reported.
     pub(crate) fn took_effect(&mut self) {
         let reads_only = matches!(self.work, Work::Write { .. } | Work::UpdateEach { .. });
         self.released |= reads_only && !self.early;
@@ -180,7 +179,7 @@ impl PendingOperation {
                 staged: Some(staged),
                 ..
             } => {
-                // SAFETY: the destination is lent, and as long as its stand-in.
+                // SAFETY: the destination is lent, and as long as its replacement.
                 unsafe { copy(*to, staged.as_ptr(), staged.len()) };
             }
             Work::Fetch { old, .. } => {

@@ -1,18 +1,18 @@
-//! What `soft:adversarial` can be told.
+//! The options of `soft:adversarial`.
 
 use std::time::Duration;
 
 use rdma_sys_shim::{AtomicDomain, Error, Result};
 
-/// The name that `--device` takes.
+/// The name of the device for `--device`.
 pub(crate) const DEVICE: &str = "soft:adversarial";
 
-/// What is kept in order beyond what [`rdma_sys_shim::Endpoint`] promises in so many words.
+/// Which order is kept beyond the explicit promises of [`rdma_sys_shim::Endpoint`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// What an RC queue pair keeps: a read does not overtake an atomic.
+    /// The order of an RC queue pair: a read does not overtake an atomic.
     Rc,
-    /// Nothing: it does.
+    /// None: a read may overtake an atomic.
     Loose,
 }
 
@@ -21,27 +21,27 @@ pub(crate) enum Order {
 pub(crate) enum Fault {
     /// An operation fails, whether or not it took effect.
     Completion,
-    /// The connection breaks, with all that is under way.
+    /// The connection breaks, and all operations in progress fail.
     Connection,
-    /// The process stops, as by SIGSTOP from outside.
+    /// The process stops, as by SIGSTOP from another process.
     Process,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AdversarialOptions {
-    /// `None`: to be drawn.
+    /// `None` if the seed is drawn.
     pub(crate) seed: Option<u64>,
     /// The longest ordinary delay.
     pub(crate) delay: Duration,
     pub(crate) order: Order,
     pub(crate) cross_memory: bool,
-    /// Whose the atomics are that it says it has; those of the processor they are in truth.
+    /// The atomic domain that it reports. In fact, the processor carries out its atomics.
     pub(crate) atomics: AtomicDomain,
-    /// It writes and reads only: a thread of the target carries out atomics and stores, over TCP.
+    /// It only writes and reads: a thread of the target carries out atomics and stores, over TCP.
     pub(crate) agent_atomics: bool,
-    /// One in so many operations fails.
+    /// One in this many operations fails.
     pub(crate) fail_rate: Option<u64>,
-    /// What happens to the operation of this number, counted over the endpoints of the process.
+    /// The fault of the operation with this number, counted over the endpoints of the process.
     pub(crate) fault: Option<(Fault, u64)>,
 }
 
@@ -78,7 +78,7 @@ impl AdversarialOptions {
         let count = || number().filter(|&n| n > 0);
         match key {
             "seed" => self.seed = Some(number()?),
-            // A second is more than any test waits for.
+            // No test waits longer than a second.
             "delay" => {
                 self.delay = Duration::from_micros(number().filter(|&delay| delay <= 1_000_000)?);
             }

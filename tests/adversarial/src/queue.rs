@@ -1,4 +1,5 @@
-//! One endpoint as the engine sees it: its schedule, its operations, and what their poster is told.
+//! An endpoint from the engine's point of view: its schedule, its operations, and the progress that it reports to the
+//! poster.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,16 +13,16 @@ use crate::operation::PendingOperation;
 use crate::options::{DEVICE, Fault};
 use crate::schedule::{Next, Schedule, Step};
 
-/// How far an endpoint has come: written by the engine, and by the poster where it says so.
+/// The progress of an endpoint. The engine writes it, except for fields of the poster.
 #[derive(Default)]
 pub(crate) struct Progress {
-    /// The last ticket given out; the poster's.
+    /// The last ticket given out. The poster writes it.
     pub(crate) posted: AtomicU64,
     completed: AtomicU64,
     released: AtomicU64,
-    /// Operations may wait to be asked about; the poster's.
+    /// Whether operations may wait for a caller to ask for their completion. The poster writes it.
     waiting: AtomicBool,
-    /// Why nothing after `completed` ever will be.
+    /// Why no operation after `completed` will ever complete.
     failure: OnceLock<Error>,
 }
 
@@ -41,24 +42,24 @@ impl Progress {
         self.intact().map(|()| false)
     }
 
-    /// The first failure, once there is one.
+    /// Returns the first failure, if there is one.
     pub(crate) fn intact(&self) -> Result<()> {
         self.failure
             .get()
             .map_or(Ok(()), |cause| Err(cause.clone()))
     }
 
-    /// An operation that was sent to the engine waits.
+    /// Records that an operation that was sent to the engine waits.
     pub(crate) fn note_waiting(&self) {
         self.waiting.store(true, Ordering::Release);
     }
 
-    /// Whether operations wait, of which the engine is told now that they are asked about.
+    /// Whether operations wait. The caller then tells the engine that their completion is asked for.
     pub(crate) fn take_waiting(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) && self.waiting.swap(false, Ordering::AcqRel)
     }
 
-    /// How many operations are under way.
+    /// The number of operations in progress.
     pub(crate) fn pending(&self) -> u64 {
         let completed = self.completed.load(Ordering::Acquire);
         self.posted
@@ -75,15 +76,15 @@ pub(crate) struct Queue {
     way: Arc<Inner>,
     progress: Arc<Progress>,
     schedule: Schedule,
-    /// What is taken on when it is asked about, or when something follows that does not wait.
+    /// Operations that begin when a caller asks for completion, or when an operation that does not wait follows.
     waiting: Vec<PendingOperation>,
-    /// What is not reported yet, oldest first.
+    /// Operations that are not yet reported, oldest first.
     operations: VecDeque<PendingOperation>,
-    /// The ticket of the oldest.
+    /// The ticket of the oldest operation.
     oldest: u64,
-    /// The operation that failed, and why: told when its turn comes.
+    /// The operation that failed, and the error, which is reported in its turn.
     cause: Option<(u64, Error)>,
-    /// It was told that the connection breaks.
+    /// An injected fault broke the connection.
     broken: bool,
     seed: u64,
 }
@@ -116,7 +117,7 @@ impl Queue {
         }
     }
 
-    /// Takes on what waits.
+    /// Begins the waiting operations.
     pub(crate) fn take_on(&mut self, now: Instant) {
         for operation in self.waiting.drain(..) {
             if self.schedule.post(now, operation.shape()) {
@@ -126,7 +127,7 @@ impl Queue {
         self.publish_released();
     }
 
-    /// Takes the next step. `Next::Do` says that there was one.
+    /// Takes the next step. `Next::Do` means that there was one.
     pub(crate) fn step(&mut self, now: Instant) -> Next {
         let next = self.schedule.next(now);
         match &next {
@@ -156,7 +157,7 @@ impl Queue {
             self.strike(fault)?;
         }
         let operation = self.operation(ticket);
-        // SAFETY: neither reported nor flushed, or it would not be in the queue.
+        // SAFETY: it is neither reported nor flushed, or it would not be in the queue.
         unsafe { operation.carry_out(&way, bytes) }?;
         if last {
             operation.took_effect();
@@ -180,7 +181,7 @@ impl Queue {
         let Some(mut operation) = self.operations.pop_front() else {
             return;
         };
-        // SAFETY: it was in the queue, and `completed` still says no.
+        // SAFETY: it was in the queue, and `completed` does not include it yet.
         unsafe { operation.deliver() };
         self.oldest = ticket + 1;
         self.publish_released();
@@ -198,7 +199,7 @@ impl Queue {
         self.cause = Some((ticket, cause));
     }
 
-    /// Drops everything and then says why: after that, nothing touches the poster's memory.
+    /// Drops everything, and then publishes the error. After that, nothing accesses the poster's memory.
     fn flush(&mut self, cause: Error) {
         self.operations.clear();
         self.schedule.clear();
@@ -216,7 +217,7 @@ impl Queue {
         tracing::info!(seed, what, "injected a failure");
         match fault {
             Fault::Process => {
-                // SAFETY: a signal to this process, which takes no memory.
+                // SAFETY: raise takes an integer; it signals this process.
                 unsafe { libc::raise(libc::SIGSTOP) };
                 Ok(())
             }
@@ -249,7 +250,7 @@ fn injected(seed: u64, what: &str) -> Error {
 }
 
 impl Drop for Queue {
-    /// Whoever still asks learns that nothing more will happen.
+    /// Callers that still ask learn that no more operations will complete.
     fn drop(&mut self) {
         self.operations.clear();
         let what = "the endpoint was closed with operations under way";

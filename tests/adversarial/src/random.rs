@@ -1,4 +1,4 @@
-//! Random numbers that a seed repeats.
+//! Random numbers that are repeatable from a seed.
 
 /// SplitMix64.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
-//! What an endpoint does next: a state machine without threads, clocks or memory.
+//! The next step of an endpoint: a state machine without threads, clocks or memory.
 //!
-//! It takes the shapes of posted operations and the time, and says which part of which operation
-//! is carried out now, and when an operation is reported complete.
+//! It takes the shapes of posted operations and the time. It says which part of which operation to carry out now, and
+//! when to report an operation as complete.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::options::Order;
 use crate::random::Random;
 
-/// How far a later operation may get ahead of the oldest one under way.
+/// How far a later operation may get ahead of the oldest one in progress.
 const REACH: usize = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,25 +34,25 @@ impl Kind {
     }
 }
 
-/// What the schedule has to know of an operation.
+/// What the schedule needs to know of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) kind: Kind,
     /// In bytes.
     pub(crate) len: usize,
-    /// It is cut at multiples of this only; `None`: not at all.
+    /// It is cut only at multiples of this; `None` if it must not be cut.
     pub(crate) unit: Option<usize>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Carry out these bytes of the operation; `last`: it has then taken effect.
+    /// Carry out these bytes of the operation. After the `last` part, it has taken effect.
     Part {
         ticket: u64,
         bytes: Range<usize>,
         last: bool,
     },
-    /// Pass on its results and report it complete.
+    /// Deliver its results, and report it as complete.
     Report { ticket: u64 },
 }
 
@@ -68,9 +68,9 @@ pub(crate) enum Next {
 #[derive(Debug)]
 struct Entry {
     kind: Kind,
-    /// What is left, the next last, each with the pause that follows it.
+    /// The remaining parts, the next one last, each with the pause that follows it.
     parts: Vec<(Range<usize>, Duration)>,
-    /// Its next step is not taken before.
+    /// Its next step is not taken before this time.
     not_before: Instant,
 }
 
@@ -84,15 +84,15 @@ impl Entry {
 pub(crate) struct Schedule {
     order: Order,
     delay: Duration,
-    /// Plans operations when they are posted, so that the plan depends on what is posted alone.
+    /// For plans, which are made when operations are posted, so that they depend only on what is posted.
     plan: Random,
-    /// Chooses among the steps that are possible, which depends on time too.
+    /// For choices among the possible steps, which also depend on time.
     choice: Random,
-    /// What is not reported yet, oldest first.
+    /// Operations that are not yet reported, oldest first.
     entries: VecDeque<Entry>,
-    /// The ticket of the oldest.
+    /// The ticket of the oldest operation.
     oldest: u64,
-    /// An operation failed: nothing is taken on any more.
+    /// An operation failed: no further operations are accepted.
     failed: bool,
 }
 
@@ -109,7 +109,7 @@ impl Schedule {
         }
     }
 
-    /// Takes an operation on; false after a failure, when it is flushed. Tickets count from 1.
+    /// Accepts an operation. Returns false after a failure; then the operation is flushed. Tickets count from 1.
     pub(crate) fn post(&mut self, now: Instant, shape: Shape) -> bool {
         if self.failed {
             return false;
@@ -126,7 +126,7 @@ impl Schedule {
         true
     }
 
-    /// The operation failed: it is still reported in its turn, and what came after it never is.
+    /// Marks the operation as failed. It is still reported in its turn; later operations never are.
     pub(crate) fn fail(&mut self, ticket: u64) {
         self.failed = true;
         let index = (ticket - self.oldest) as usize;
@@ -134,7 +134,7 @@ impl Schedule {
         self.entries[index].parts.clear();
     }
 
-    /// Forgets all operations, and takes none on any more.
+    /// Forgets all operations, and accepts no more.
     pub(crate) fn clear(&mut self) {
         self.failed = true;
         self.entries.clear();
@@ -167,8 +167,8 @@ impl Schedule {
         })
     }
 
-    /// The operations whose next step breaks no order: the oldest is reported if it took effect,
-    /// and of the others a part is carried out.
+    /// The operations whose next step violates no order. For the oldest this may be its report, if it took effect; for
+    /// the others it is a part to carry out.
     fn possible(&self) -> Vec<usize> {
         let mut possible = Vec::new();
         let mut before: [bool; 4] = [false; 4];
@@ -193,7 +193,7 @@ impl Schedule {
         possible
     }
 
-    /// Half of the operations in one piece, the others in two to four.
+    /// Half of the operations stay in one piece; the others are cut into two to four.
     fn cut(&mut self, shape: Shape) -> Vec<Range<usize>> {
         let units = shape.unit.map_or(1, |unit| shape.len / unit);
         let whole = units < 2 || self.plan.one_in(2);
@@ -218,7 +218,7 @@ impl Schedule {
         }
     }
 
-    /// Mostly none, so that much can be tested; now and then one that nothing outlasts by chance.
+    /// Usually no pause, so that tests are fast. Sometimes a pause that is longer than any accidental delay.
     fn pause(&mut self) -> Duration {
         let scale = match self.plan.below(512) {
             0 => 20,

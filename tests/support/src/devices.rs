@@ -1,10 +1,10 @@
-//! The devices that tests run over, and what tells them apart.
+//! The devices of the tests, and their properties.
 
 use std::hash::{BuildHasher as _, RandomState};
 
 use crate::environment;
 
-/// What the cases run over.
+/// The devices over which the cases run.
 pub fn devices() -> Vec<&'static str> {
     environment::devices().unwrap_or_else(all)
 }
@@ -14,24 +14,24 @@ fn all() -> Vec<&'static str> {
         "soft",
         // Every transfer to caller-owned memory goes through the target's agent.
         "soft:cma=off",
-        // Threads that wait do nothing for peers, so that the kernel does it.
+        // Waiting threads do not serve peers, so the kernel does the transfers.
         "soft:assist=off",
-        // Every access is an operation of the device, as over a network card.
+        // Every access is an operation of the device, as over a NIC.
         "soft:map=off",
         "soft:map=off,cma=off",
-        // Operations are carried out late and in every order, and atomics are the device's own.
+        // Operations are carried out late and in any order, and atomics are the device's own.
         adversarial(),
     ]
 }
 
-/// With a seed in its name, so that a failure says how to repeat it.
+/// The name contains a seed, so that a failure says how to repeat it.
 fn adversarial() -> &'static str {
     let seed = RandomState::new().hash_one(0) % 1_000_000;
     format!("soft:adversarial,seed={seed}").leak()
 }
 
-/// The same, where it writes and reads only, and an agent carries out atomics: for few cases, which what it has in common with
-/// others leaves.
+/// The same device without atomics of its own: an agent carries them out. Only a few cases need it, because the rest is
+/// the same as with other devices.
 pub fn agent_atomics() -> &'static str {
     format!("{},atomics=agent", adversarial()).leak()
 }
@@ -46,22 +46,22 @@ pub fn is_tcp(device: &str) -> bool {
     device == "tcp" || device.starts_with("tcp:")
 }
 
-/// Whether what is registered counts against the limit of locked memory.
+/// Whether registered memory counts against the limit of locked memory.
 pub fn pins_memory(device: &str) -> bool {
     !is_soft(device) && !is_tcp(device)
 }
 
-/// Whether it is the one that does all that a queue pair may do.
+/// Whether this is the adversarial device, which does everything that a queue pair may do.
 pub fn is_adversarial(device: &str) -> bool {
     device.contains("adversarial")
 }
 
-/// Whether the processors' atomics and the device's are atomic to each other.
+/// Whether the processor's atomics and the device's are atomic with respect to each other.
 pub fn has_processor_atomics(device: &str) -> bool {
     is_soft(device) && !is_adversarial(device)
 }
 
-/// Whether elements may be changed by the processors where they are mapped, and by the device elsewhere.
+/// Whether the processor may change elements where they are mapped, while the device changes them elsewhere.
 pub fn has_global_atomics(device: &str) -> bool {
     ["atomics=global", "atomics=agent"]
         .iter()

@@ -1,4 +1,4 @@
-//! What the environment says about what is tested, where, and how fast that is.
+//! The environment variables of the tests: what to test, where, and how fast the machine is.
 
 use std::env;
 use std::ffi::OsString;
@@ -8,9 +8,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Makes a rank of a test binary, and names what it plays.
+/// Marks a process as a rank of a test binary, and names its case.
 pub(crate) const CASE: &str = "TRANSOM_TEST_CASE";
-/// Of a rank that no launcher started: who it is, such as `1/3`, and the folder that all share.
+/// For a rank that no launcher started: its number and the number of ranks, such as `1/3`, and the folder that all
+/// share.
 pub(crate) const PROCESS: &str = "TRANSOM_TEST_PROCESS";
 pub(crate) const FOLDER: &str = "TRANSOM_TEST_FOLDER";
 pub(crate) const DEVICE: &str = "TRANSOM_DEVICE";
@@ -37,12 +38,12 @@ fn number<T: FromStr<Err: Display>>(name: &str) -> Option<T> {
     Some(number.unwrap_or_else(|error| panic!("{name}={text:?} is no whole number: {error}")))
 }
 
-/// What this process plays as a rank of a test binary; `None`: it is the test.
+/// The case of this process, if it is a rank of a test binary; `None` if it is the test.
 pub fn case() -> Option<String> {
     text(CASE)
 }
 
-/// The devices to run over, if any are named: separated by `;` or blanks.
+/// The devices to test, if any are named, separated by `;` or blanks.
 pub fn devices() -> Option<Vec<&'static str>> {
     let list: &'static str = text(DEVICES)?.leak();
     let devices: Vec<_> = list
@@ -53,18 +54,18 @@ pub fn devices() -> Option<Vec<&'static str>> {
     Some(devices)
 }
 
-/// Of the cases over named devices, each so many'th is run, from the first on.
+/// Of the cases over named devices, only every n-th is run, beginning with the first. This is n.
 pub(crate) fn every() -> usize {
     number::<NonZero<usize>>(EVERY).map_or(1, NonZero::get)
 }
 
-/// Which ranks map each other's memory over devices whose atomics are their own: every other pair, unless it is
-/// said, so that both ways lead to the same words.
+/// Which ranks map each other's memory over devices with their own atomics. The default is every other pair, so that
+/// both methods access the same words.
 pub(crate) fn neighbours() -> String {
     text(NEIGHBOURS).unwrap_or_else(|| "some".to_owned())
 }
 
-/// Whether every other pair of ranks does so.
+/// Whether every other pair of ranks maps each other's memory.
 pub fn some_are_neighbours() -> bool {
     neighbours() == "some"
 }
@@ -74,8 +75,8 @@ pub fn all_are_neighbours() -> bool {
     neighbours() == "on" && is_our_launcher()
 }
 
-/// Another launcher than `transom run`, with its options, such as `mpiexec.hydra -hosts n0,n1`: ranks
-/// may then run on several hosts.
+/// Another launcher than `transom run`, with its options, such as `mpiexec.hydra -hosts n0,n1`. Ranks may then run on
+/// several hosts.
 pub fn launcher() -> Option<String> {
     let launcher = text(LAUNCHER)?;
     assert!(!launcher.trim().is_empty(), "{LAUNCHER} is empty");
@@ -87,33 +88,34 @@ pub fn is_our_launcher() -> bool {
     launcher().is_none()
 }
 
-/// Each case is run once, in the largest of its jobs that has no more ranks or else in the smallest: an
-/// emulated machine is slow.
+/// Each case is run once: in its largest job with at most this many ranks, or else in its smallest. This is for
+/// emulated machines, which are slow.
 pub fn most_ranks() -> Option<u32> {
     number(RANKS)
 }
 
-/// Cases of as many ranks share a job: those whose names begin with one of these words, or all.
+/// Cases with the same number of ranks share a job if their names begin with one of these words. `all` names all cases,
+/// and `topics` all cases with a job for each topic.
 pub fn together() -> Option<String> {
     text(TOGETHER)
 }
 
-/// How much longer than on an ordinary machine things may take.
+/// How many times slower than an ordinary machine this one may be.
 pub fn slowness() -> u32 {
     number(TIME).unwrap_or(1)
 }
 
-/// Hydra's `mpiexec`, where it is to be tested.
+/// Hydra's `mpiexec`, if it is to be tested.
 pub fn hydra() -> Option<OsString> {
     env::var_os(HYDRA)
 }
 
-/// For how long much is to happen at once on the heap.
+/// How long the heap test runs its concurrent cases.
 pub fn heap_time() -> Option<Duration> {
     number(HEAP).map(Duration::from_secs)
 }
 
-/// For how long random programs are to run over each device; `forever` is one answer.
+/// How long random programs run over each device; `forever` is a legal value.
 pub fn oracle_time() -> Option<Duration> {
     match text(ORACLE)?.as_str() {
         "forever" => Some(Duration::MAX),
@@ -121,12 +123,12 @@ pub fn oracle_time() -> Option<Duration> {
     }
 }
 
-/// The random program to replay, as a failure prints it.
+/// The random program to repeat, as a failure prints it.
 pub fn oracle_program() -> Option<String> {
     text(PROGRAM)
 }
 
-/// The number of this process in its job, as its launcher says.
+/// The rank of this process, as its launcher says.
 pub fn own_rank() -> u32 {
     first_number(&["PMI_RANK", "PMIX_RANK", "TRANSOM_RANK"])
 }
@@ -146,7 +148,7 @@ fn first_number(names: &[&str]) -> u32 {
     number.unwrap_or_else(|| panic!("none of {names:?} is set"))
 }
 
-/// The number of this process among those that no launcher started, and how many they are.
+/// The number of this process among those that no launcher started, and the number of those.
 pub fn own_place() -> (u32, u32) {
     let text = text(PROCESS).expect(PROCESS);
     let (rank, size) = text.split_once('/').expect("a number of how many");
@@ -154,7 +156,7 @@ pub fn own_place() -> (u32, u32) {
     (number(rank), number(size))
 }
 
-/// The folder that they share.
+/// The folder that these processes share.
 pub fn own_folder() -> PathBuf {
     env::var_os(FOLDER).expect(FOLDER).into()
 }

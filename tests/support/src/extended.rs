@@ -1,16 +1,16 @@
-//! The numbers of x87, calculated with integers: what `long double` is on x86_64. Written from their definition, as
-//! what those that the processor calculates are held against.
+//! The x87 numbers that are `long double` on x86_64, calculated with integers. They are written from their definition,
+//! to check the processor's results.
 
 use std::cmp::Ordering;
 
-/// Ten bytes: 64 bits of mantissa, of which the first is the one before the point, an exponent and a sign. They compare as
-/// numbers.
+/// Ten bytes: 64 bits of mantissa, the first of which is before the binary point, an exponent and a sign. They compare
+/// as numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct Extended(pub [u8; 10]);
 
-/// What an exponent is for a mantissa between 1 and 2.
+/// The stored exponent of a mantissa between 1 and 2.
 const BIAS: i32 = 16383;
-/// That of infinities and NaNs.
+/// The stored exponent of infinities and NaNs.
 const SPECIAL: i32 = 0x7fff;
 const POINT: u64 = 1 << 63;
 
@@ -29,27 +29,27 @@ enum Number {
 }
 
 impl Extended {
-    /// The positive one.
+    /// Positive zero.
     pub const ZERO: Self = Self::of_parts(false, 0, 0);
-    /// The positive one.
+    /// Positive infinity.
     pub const INFINITY: Self = Self::of_parts(false, SPECIAL, POINT);
-    /// What operations give that have no result.
+    /// The result of undefined operations.
     pub const NAN: Self = Self::of_parts(true, SPECIAL, POINT | 1 << 62);
-    /// 1.
+    /// One.
     pub const ONE: Self = Self::of_parts(false, BIAS, POINT);
-    /// The greatest.
+    /// The largest finite number.
     pub const MAX: Self = Self::of_parts(false, SPECIAL - 1, u64::MAX);
-    /// The smallest that is not 0.
+    /// The smallest number above 0.
     pub const TINY: Self = Self::of_parts(false, 0, 1);
 
-    /// As they are stored: whatever they are.
+    /// The number with these stored parts, valid or not.
     pub const fn of_parts(negative: bool, exponent: i32, mantissa: u64) -> Self {
         let [a, b] = ((exponent as u16) | (negative as u16) << 15).to_le_bytes();
         let [c, d, e, f, g, h, i, j] = mantissa.to_le_bytes();
         Self([c, d, e, f, g, h, i, j, a, b])
     }
 
-    /// Exactly so much.
+    /// Exactly this number.
     pub fn whole(number: u64) -> Self {
         round(false, number.into(), 0)
     }
@@ -59,14 +59,14 @@ impl Extended {
         Self(bytes[..10].try_into().expect("ten bytes"))
     }
 
-    /// With the other sign.
+    /// The number with the opposite sign.
     #[must_use]
     pub fn negated(mut self) -> Self {
         self.0[9] ^= 0x80;
         self
     }
 
-    /// What the processor takes for none, old formats of numbers among them.
+    /// Whether the processor treats it as a NaN. Obsolete formats of numbers are among these.
     pub fn is_nan(self) -> bool {
         matches!(self.number(), Number::None)
     }
@@ -78,7 +78,7 @@ impl Extended {
         match exponent {
             SPECIAL if mantissa == POINT => Number::Infinite { negative },
             SPECIAL => Number::None,
-            // Of these, the first bit may be missing.
+            // The first bit of these numbers may be 0.
             0 => Number::Finite {
                 negative,
                 mantissa,
@@ -93,7 +93,7 @@ impl Extended {
         }
     }
 
-    /// The sum, rounded to the nearest, of two as near to the even one.
+    /// The sum, rounded to the nearest number, ties to even.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         let (a, b) = match (self.number(), other.number()) {
@@ -120,8 +120,8 @@ impl Extended {
         else {
             unreachable!("the others are done")
         };
-        // With 62 bits behind them, and the last of these set if something is lost: more than one bit that
-        // rounding looks at goes lost never.
+        // Append 62 bits, and set the last of them if a bit is lost. So rounding never lacks more than one of the bits
+        // that it needs.
         let exponent = match (a, b) {
             (0, _) => exponent_b,
             (_, 0) => exponent_a,
@@ -142,7 +142,7 @@ impl Extended {
         }
     }
 
-    /// The product, rounded likewise.
+    /// The product, rounded in the same way.
     #[must_use]
     pub fn times(self, other: Self) -> Self {
         let sign = (self.0[9] ^ other.0[9]) >> 7 == 1;
@@ -184,7 +184,7 @@ impl PartialOrd for Extended {
             (Number::Infinite { negative: a }, Number::Infinite { negative: b }) if a == b => {
                 Some(Ordering::Equal)
             }
-            // The difference of two is 0 only where they are equal, and has the sign of the greater.
+            // A difference is 0 only for equal numbers, and otherwise has the sign of the greater one.
             _ => Some(match self.plus(minus).number() {
                 Number::Finite { mantissa: 0, .. } => Ordering::Equal,
                 Number::Finite { negative, .. } | Number::Infinite { negative } => match negative {
@@ -197,7 +197,7 @@ impl PartialOrd for Extended {
     }
 }
 
-/// Divided by a power of two; the last bit is set if something is lost.
+/// Divided by a power of two. The last bit is set if a bit is lost.
 fn shifted_right(wide: u128, by: u32) -> u128 {
     if by >= u128::BITS {
         return u128::from(wide != 0);
@@ -211,13 +211,13 @@ fn round(negative: bool, wide: u128, exponent: i32) -> Extended {
     if wide == 0 {
         return Extended::of_parts(negative, 0, 0);
     }
-    // The first bit goes to the first place.
+    // Shift the leading 1 to the first bit.
     let lead = wide.leading_zeros();
     let wide = wide << lead;
     let mut stored = exponent - lead as i32 + 127 + BIAS;
     let wide = match stored {
         1.. => wide,
-        // Too small for that: so far, the mantissa begins with zeros.
+        // Too small for that: the mantissa begins with zeros.
         _ => shifted_right(wide, (1 - stored) as u32),
     };
     stored = stored.max(1);
@@ -243,7 +243,7 @@ fn round(negative: bool, wide: u128, exponent: i32) -> Extended {
 mod tests {
     use super::*;
 
-    /// Bit by bit: zeros have signs.
+    /// Compares bit by bit, because zeros have signs.
     macro_rules! assert_same {
         ($found:expr, $wanted:expr $(,)?) => {
             assert_eq!($found.0, $wanted.0)
@@ -254,7 +254,7 @@ mod tests {
         Extended::of_parts(false, exponent + BIAS, POINT)
     }
 
-    /// By hand, from the definition.
+    /// Calculated by hand from the definition.
     #[test]
     fn it_calculates_as_on_paper() {
         let next = |number: Extended| {
@@ -268,7 +268,7 @@ mod tests {
             Extended::whole(3),
             Extended::of_parts(false, BIAS + 1, 3 << 62)
         );
-        // 2^63 + 1 has a place, 2^64 + 1 has none, and 2^64 + 3 is half way to 2^64 + 4, which is even.
+        // 2^63 + 1 is representable, 2^64 + 1 is not, and 2^64 + 3 is rounded to 2^64 + 4, which is even.
         assert_same!(
             power(63).plus(Extended::ONE),
             Extended::whole((1 << 63) + 1)
@@ -280,7 +280,7 @@ mod tests {
         );
         assert_same!(Extended::ONE.plus(power(-63)), next(Extended::ONE));
         assert_same!(Extended::ONE.plus(power(-64)), Extended::ONE);
-        // (1 + 2^-63)^2 is 1 + 2^-62 and a little.
+        // (1 + 2^-63)^2 is slightly more than 1 + 2^-62.
         assert_same!(
             next(Extended::ONE).times(next(Extended::ONE)),
             next(next(Extended::ONE))
@@ -289,7 +289,7 @@ mod tests {
             Extended::whole(u64::MAX).times(Extended::whole(u64::MAX)),
             Extended::of_parts(false, BIAS + 127, u64::MAX - 1)
         );
-        // What is lost below counts in a difference, too.
+        // Bits that are lost also count in a difference.
         assert_same!(
             Extended::ONE.plus(power(-65).plus(power(-120)).negated()),
             Extended::of_parts(false, BIAS - 1, u64::MAX)
@@ -317,7 +317,7 @@ mod tests {
             Extended::TINY.times(three_halves),
             Extended::of_parts(false, 0, 2)
         );
-        // The greatest that begins with zeros, and the next.
+        // The greatest number that begins with zeros, and the next one.
         let below = Extended::of_parts(false, 0, POINT - 1);
         assert_same!(
             below.plus(Extended::TINY),

@@ -1,9 +1,9 @@
-//! Input for parsers: any bytes, and such as were valid.
+//! Input for parsers: any bytes, and damaged valid input.
 
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-/// Up to so many bytes.
+/// At most `most` bytes.
 pub fn any_bytes(most: usize) -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 0..most)
 }

@@ -1,4 +1,4 @@
-//! Jobs of several processes: started with a time limit, and looked after for what they leave behind.
+//! Jobs of several processes, with a time limit. After each, the tests check that no process is left.
 
 use std::env;
 use std::fs;
@@ -12,16 +12,16 @@ use std::time::{Duration, Instant};
 
 use crate::environment::{self, CASE, DEVICE, NEIGHBOURS, slowness};
 
-/// Far beyond what a job takes, even on a busy machine.
+/// Much longer than a job takes, even on a busy machine.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
-/// For how long what was killed may still be there.
+/// How long a killed process may still exist.
 const DYING: Duration = Duration::from_secs(10);
 
-/// The variable by which the processes of a job are found, whoever started them.
+/// The variable by which the processes of a job are found, whichever program started them.
 const MARK: &str = "TRANSOM_TEST_MARK";
 
-/// The command, which cargo puts into the folder above that of the test binaries.
+/// The command. Cargo puts it into the folder above that of the test binaries.
 pub fn transom() -> PathBuf {
     let this = this_binary();
     let folder = this.parent().and_then(Path::parent);
@@ -39,7 +39,7 @@ pub fn this_binary() -> PathBuf {
     env::current_exe().expect("the path of this binary")
 }
 
-/// A command with nothing to read, whose output [`Job::finish`] returns.
+/// A command without input. [`Job::finish`] returns its output.
 pub fn quiet(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(program);
     command
@@ -56,7 +56,7 @@ pub fn transom_run(args: &[&str]) -> Command {
     command
 }
 
-/// This binary on so many ranks under `transom run`, playing `case`.
+/// This binary on this many ranks under `transom run`, with `case`.
 pub fn of_this_binary(ranks: u32, options: &[&str], case: &str) -> Command {
     playing(
         transom_run(&[&["-n", &ranks.to_string()], options].concat()),
@@ -64,7 +64,7 @@ pub fn of_this_binary(ranks: u32, options: &[&str], case: &str) -> Command {
     )
 }
 
-/// This binary, playing `case`, as the program of a launcher that has its options.
+/// This binary with `case`, as the program of a launcher that has its options.
 pub fn playing(mut launcher: Command, case: &str) -> Command {
     launcher
         .arg(this_binary())
@@ -73,7 +73,7 @@ pub fn playing(mut launcher: Command, case: &str) -> Command {
     launcher
 }
 
-/// A started command whose processes, all of them, can be found.
+/// A started command. All of its processes can be found.
 pub struct Job {
     /// The launcher.
     pub child: Child,
@@ -82,27 +82,27 @@ pub struct Job {
     is_over: bool,
 }
 
-/// How a job ended that left nothing behind.
+/// The end of a job that left no processes.
 pub struct Done {
-    /// The launcher's.
+    /// The launcher's exit status.
     pub status: ExitStatus,
-    /// What all ranks wrote, if it was caught.
+    /// The output of all ranks, if it was captured.
     pub stdout: Vec<u8>,
-    /// What all ranks and the launcher wrote, if it was caught.
+    /// The error output of all ranks and the launcher, if it was captured.
     pub stderr: String,
 }
 
-/// How a job ended that might have had to be killed.
+/// The end of a job that may have been killed.
 pub struct Launched {
-    /// `None`: it had to be killed, or left processes behind.
+    /// `None` if it had to be killed, or left processes.
     pub status: Option<ExitStatus>,
-    /// What the ranks and the launcher wrote.
+    /// The output of the ranks and the launcher.
     pub output: String,
-    /// From its start to the launcher's end.
+    /// The time from its start to the launcher's end.
     pub took: Duration,
 }
 
-/// A launcher's end, unless it had to be killed, and how many processes it left behind.
+/// The launcher's exit status, unless it had to be killed, and how many processes were left.
 struct Ended {
     status: Option<ExitStatus>,
     took: Duration,
@@ -125,7 +125,7 @@ impl Job {
         }
     }
 
-    /// Signals the launcher alone.
+    /// Signals only the launcher.
     pub fn signal(&self, signal: i32) {
         let pid = self.child.id().cast_signed();
         // SAFETY: kill takes two integers; the pid is our unreaped child's.
@@ -146,7 +146,7 @@ impl Job {
         pids.filter(is_marked).collect()
     }
 
-    /// Waits for the launcher and all processes of the job; the caller takes care of output.
+    /// Waits for the launcher and all processes of the job. The caller handles the output.
     #[track_caller]
     pub fn wait(&mut self) -> ExitStatus {
         // Examples may take longer than cases.
@@ -156,7 +156,7 @@ impl Job {
         status.unwrap_or_else(|| panic!("killed at the time limit"))
     }
 
-    /// The same, and collects output that is caught.
+    /// The same, and collects captured output.
     #[track_caller]
     pub fn finish(mut self) -> Done {
         let [stdout, stderr] = self.streams();
@@ -168,7 +168,7 @@ impl Job {
         }
     }
 
-    /// The same, for a job that need not end by itself.
+    /// The same for a job that may not end by itself.
     pub fn finish_within(mut self, limit: Duration) -> Launched {
         let streams = self.streams();
         let Ended { status, took, left } = self.end_within(limit * slowness());
@@ -185,7 +185,7 @@ impl Job {
         }
     }
 
-    /// Read all the while, so that nobody waits for room in a pipe.
+    /// Threads read the output all the time, so that no process waits for room in a pipe.
     fn streams(&mut self) -> [Option<JoinHandle<Vec<u8>>>; 2] {
         let stdout = self.child.stdout.take().map(collect);
         let stderr = self.child.stderr.take().map(collect);
@@ -214,7 +214,7 @@ impl Job {
     fn kill(&self) -> usize {
         let processes = self.processes();
         for &pid in &processes {
-            // SAFETY: kill takes two integers; the process bears the mark of this job.
+            // SAFETY: kill takes two integers; the process has the mark of this job.
             unsafe { libc::kill(pid.cast_signed(), libc::SIGKILL) };
         }
         processes.len()
@@ -222,7 +222,7 @@ impl Job {
 }
 
 impl Drop for Job {
-    /// After a failed test.
+    /// Kills the processes after a failed test.
     fn drop(&mut self) {
         if !self.is_over {
             self.kill();
@@ -269,17 +269,17 @@ pub fn run(command: &mut Command) -> Done {
     Job::start(command).finish()
 }
 
-/// What becomes of the other ranks when one fails.
+/// What happens to the other ranks when one fails.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Others {
     /// The launcher ends them.
     End,
-    /// They run on.
+    /// They continue.
     GoOn,
 }
 
-/// Runs a job of this binary over a device, started by the launcher that the environment names, or by
-/// `transom run`. Its ranks play `case`.
+/// Runs a job of this binary with `case` over a device. The launcher is the one that the environment names, or `transom
+/// run`.
 pub fn play(ranks: u32, device: &str, others: Others, case: &str) -> Launched {
     play_within(LIMIT, ranks, device, others, case)
 }
@@ -295,7 +295,7 @@ pub fn play_within(
     let launcher = launcher(ranks, device, others);
     let mut command = playing(launcher, case);
     command.env("RUST_BACKTRACE", "0");
-    // The C library overwrites what is freed, so that who still uses it is found out.
+    // The C library overwrites freed memory, to expose code that still uses it.
     command.env("MALLOC_PERTURB_", "90");
     Job::start(&mut command).finish_within(limit)
 }
@@ -324,7 +324,7 @@ fn launcher(ranks: u32, device: &str, others: Others) -> Command {
     command
 }
 
-/// Polls until the condition holds, or the time is over: whether it held.
+/// Polls until the condition holds or the time is over. Returns whether it held.
 fn within(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let begun = Instant::now();
     loop {

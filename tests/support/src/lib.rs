@@ -1,5 +1,5 @@
-//! What the test binaries of Transom share: the environment, which nothing else reads, the devices, the
-//! ways to start jobs, and the list of cases, of which a plain run takes a sample.
+//! Code that Transom's test binaries share: the environment, which only this crate reads, the devices, ways to start
+//! jobs, and the list of cases, of which a plain run takes a sample.
 
 pub mod devices;
 pub mod environment;

@@ -1,12 +1,12 @@
-//! The serial model of accumulates: what each operation makes of each type, byte by byte as C lays
-//! them out, written without a look at the library.
+//! The serial model of accumulates: the result of each operation for each type, byte by byte in C's layout. It was
+//! written without reference to the library.
 
 use transom::{BasicType, Op};
 
 use crate::extended::Extended;
 use crate::random::Random;
 
-/// The members of one element: what they are, and where.
+/// A member of an element: its type, and its offset.
 #[derive(Clone, Copy, PartialEq)]
 enum Member {
     I8,
@@ -19,9 +19,9 @@ enum Member {
     U64,
     F32,
     F64,
-    /// C's `long double` on x86_64: ten bytes, and six of padding.
+    /// C's `long double` on x86_64: ten bytes, and six bytes of padding.
     F80,
-    /// Moved only.
+    /// Can only be moved.
     Opaque(usize),
 }
 
@@ -39,7 +39,7 @@ impl Member {
         }
     }
 
-    /// Bytes that are its value.
+    /// The number of bytes that are its value.
     fn value(self) -> usize {
         match self {
             M::F80 => 10,
@@ -52,7 +52,7 @@ impl Member {
     }
 }
 
-/// Whether this machine's long doubles are those that the model calculates.
+/// Whether this machine's long doubles are in the format that the model calculates.
 const EXTENDED: bool = cfg!(target_arch = "x86_64");
 
 fn members(ty: BasicType) -> &'static [(usize, Member)] {
@@ -114,12 +114,12 @@ pub fn is_defined(op: Op, ty: BasicType) -> bool {
     }
 }
 
-/// Whether compare_and_swap takes it.
+/// Whether compare_and_swap accepts the type.
 pub fn swaps(ty: BasicType) -> bool {
     is_defined(Op::Band, ty) || is_defined(Op::Land, ty)
 }
 
-/// A number of any type, without loss.
+/// A number of any type, without loss of precision.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
 enum Value {
     Integer(i128),
@@ -154,7 +154,7 @@ fn store(member: Member, bytes: &mut [u8], value: Value) {
         (M::F32, Value::Float(value)) => bytes.copy_from_slice(&(value as f32).to_ne_bytes()),
         (M::F64, Value::Float(value)) => bytes.copy_from_slice(&value.to_ne_bytes()),
         (M::F80, Value::Extended(Extended(value))) => bytes[..10].copy_from_slice(&value),
-        // The low bytes: integers wrap.
+        // Take the low bytes, because integers wrap.
         (_, Value::Integer(value)) => {
             let low = bytes.iter_mut().zip(value.to_ne_bytes());
             low.for_each(|(byte, value)| *byte = value);
@@ -197,7 +197,7 @@ fn calculate(op: Op, a: Value, b: Value) -> Value {
     }
 }
 
-/// `held = held op operands`, padding aside. The padding of the last element may be missing.
+/// `held = held op operands`, without padding. The padding of the last element may be missing.
 pub fn apply(op: Op, ty: BasicType, held: &mut [u8], operands: &[u8]) {
     let members = members(ty);
     for (held, operand) in held
@@ -205,7 +205,7 @@ pub fn apply(op: Op, ty: BasicType, held: &mut [u8], operands: &[u8]) {
         .zip(operands.chunks(ty.extent()))
     {
         let at = |index: usize| members[index].0..members[index].0 + members[index].1.size();
-        // A value is what counts where two are compared; where none is looked at, its padding is moved with it.
+        // If the operation compares values, only the value is moved. If it does not, the padding is moved too.
         let take = |held: &mut [u8], len: fn(Member) -> usize| {
             for &(at, member) in members {
                 let at = at..at + len(member);
@@ -269,15 +269,14 @@ fn is_nan(value: Value) -> bool {
     value.partial_cmp(&value).is_none()
 }
 
-/// Whether a number of the element is a NaN, whose payload depends on how it was calculated.
+/// Whether a number of the element is a NaN. Its payload depends on how it was calculated.
 pub fn has_nan(ty: BasicType, element: &[u8]) -> bool {
     members(ty).iter().any(|&(at, member)| {
         member.is_float() && is_nan(load(member, &element[at..][..member.size()]))
     })
 }
 
-/// Whether all bytes are the same, but for the payloads of NaNs that were calculated; the first
-/// element stands at `start`.
+/// Whether all bytes are equal, except for the payloads of calculated NaNs. The first element is at `start`.
 pub fn same(ty: BasicType, start: usize, a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {
         return false;
@@ -300,7 +299,7 @@ pub fn same(ty: BasicType, start: usize, a: &[u8], b: &[u8]) -> bool {
             .all(|(a, b)| a == b || both_nan(a, b))
 }
 
-/// `number` as an element: a real number where the type is complex.
+/// `number` as an element. For a complex type, this is a real number.
 pub fn number(ty: BasicType, number: usize) -> Vec<u8> {
     let mut bytes = vec![0; ty.extent()];
     let (at, member) = members(ty)[0];
@@ -313,20 +312,20 @@ pub fn number(ty: BasicType, number: usize) -> Vec<u8> {
     bytes
 }
 
-/// One, as [`number`] has it.
+/// One, in the same form as [`number`].
 pub fn one(ty: BasicType) -> Vec<u8> {
     number(ty, 1)
 }
 
-/// Random elements, among which are the ends of ranges, zeros of both signs, NaNs and equal values.
+/// Random elements. They include the limits of ranges, zeros of both signs, NaNs and equal values.
 pub struct Numbers {
     random: Random,
-    /// The last of those that are distinct.
+    /// The last of the distinct elements.
     last: u8,
 }
 
 impl Numbers {
-    /// The same ones for the same seed.
+    /// The same elements for the same seed.
     pub fn new(seed: u64) -> Self {
         Self {
             random: Random::new(seed),
@@ -362,7 +361,7 @@ impl Numbers {
         }
     }
 
-    /// Numbers at the ends of the range, at those of 64 bits, and near to each other.
+    /// Numbers at the limits of the range, at those of 64 bits, and close to each other.
     fn extended(&mut self, random: u64) -> Extended {
         let one = Extended::ONE;
         let number = match random % 16 {
@@ -387,7 +386,7 @@ impl Numbers {
         }
     }
 
-    /// Padding is random too.
+    /// The padding is random too.
     pub fn elements(&mut self, ty: BasicType, count: usize) -> Vec<u8> {
         let mut bytes = vec![0; count * ty.extent()];
         for chunk in bytes.chunks_mut(8) {
@@ -401,7 +400,7 @@ impl Numbers {
         bytes
     }
 
-    /// One element, which no other that it gave soon before equals.
+    /// One element that differs from those that this returned shortly before.
     pub fn distinct(&mut self, ty: BasicType) -> Vec<u8> {
         let mut bytes = vec![0; ty.extent()];
         self.last = self.last.wrapping_add(1);

@@ -4,13 +4,13 @@ use std::fs;
 use std::net::{Ipv6Addr, TcpListener};
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Of those that the system gives to nobody by itself, so that no connection has it by chance.
+/// Below the ports that the system assigns by itself, so that no connection has one of these by chance.
 const FIRST: u16 = 10_000;
 const OF_A_PROCESS: u16 = 100;
 const PROCESSES: u32 = 200;
 
-/// A port at which nobody listens, and which no other test of this process, and hardly one of another,
-/// is given.
+/// A port at which no process listens. No other test of this process gets it, and another process's test is unlikely
+/// to.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let process = (std::process::id() % PROCESSES) as u16;
@@ -24,9 +24,9 @@ pub fn free_port() -> u16 {
     }
 }
 
-/// Whether anybody listens at it, at any address. Nothing is bound to find out: a process that another test starts
-/// right then would hold what was bound until it runs its program, and whoever was given the port would find it
-/// taken.
+/// Whether a process listens at the port, at any address. This must not bind the port: a process that another test
+/// starts at that moment would hold the bound socket until it runs its program, and the port would be in use for the
+/// test.
 fn is_taken(port: u16) -> bool {
     const LISTENS: &str = "0A";
     let taken = format!(":{port:04X}");
@@ -41,7 +41,7 @@ fn is_taken(port: u16) -> bool {
         .any(|table| table.lines().any(is_it))
 }
 
-/// Whether this machine can speak IPv6 with itself.
+/// Whether IPv6 works on this machine's loopback.
 pub fn has_ipv6() -> bool {
     TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok()
 }

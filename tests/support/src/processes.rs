@@ -1,4 +1,4 @@
-//! Jobs that no launcher starts: processes of the test binary, which share a folder and nothing else.
+//! Jobs without a launcher: processes of the test binary that share only a folder.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,16 +7,16 @@ use std::thread;
 use crate::environment::{self, CASE, DEVICE, FOLDER, NEIGHBOURS, PROCESS, TIME};
 use crate::job::{Job, LIMIT, Launched, quiet, this_binary};
 
-/// Runs this binary in so many processes, each playing `case` over a device. All have to succeed.
+/// Runs this binary in `ranks` processes, each with `case`, over a device. All have to succeed.
 ///
 /// # Errors
-/// Some failed, or had to be killed at the time limit: which, and what they wrote.
+/// Some processes failed, or had to be killed at the time limit. The text says which, with their output.
 pub fn play(ranks: u32, device: &str, case: &str) -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let jobs: Vec<Job> = (0..ranks)
         .map(|rank| Job::start(&mut process((rank, ranks), device, case, folder.path())))
         .collect();
-    // At once, since each may wait for room in the pipe that it writes to.
+    // Wait for all at the same time, because each may wait for room in its pipe.
     let waits: Vec<_> = jobs
         .into_iter()
         .map(|job| thread::spawn(|| job.finish_within(LIMIT)))
@@ -29,7 +29,7 @@ pub fn play(ranks: u32, device: &str, case: &str) -> Result<(), String> {
     }
 }
 
-/// This binary, playing `case`, with these variables and no launcher's.
+/// This binary with `case` and these variables, without a launcher's.
 pub fn told(case: &str, variables: &[(String, String)]) -> Command {
     let mut command = quiet(this_binary());
     command
@@ -40,7 +40,7 @@ pub fn told(case: &str, variables: &[(String, String)]) -> Command {
     command
 }
 
-/// Without the variables of a launcher that started this one: they would say who it is.
+/// The variables of a launcher that started this process are removed: they would say which rank it is.
 fn process((rank, ranks): (u32, u32), device: &str, case: &str, folder: &Path) -> Command {
     let mut command = quiet(this_binary());
     command

@@ -1,4 +1,4 @@
-//! Runs examples, the real programs under the real launcher.
+//! Runs the examples under the real launcher.
 
 use std::collections::HashSet;
 use std::env;
@@ -12,12 +12,12 @@ use crate::job::{self, Done, run};
 /// The folder of the package.
 pub const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// The example, which cargo puts beside the command, in `examples`.
+/// The example. Cargo puts it beside the command, in `examples`.
 pub fn program(name: &'static str) -> PathBuf {
     static BUILT: Mutex<Option<HashSet<&str>>> = Mutex::new(None);
     let transom = job::transom();
     let folder = transom.parent().expect("a folder");
-    // `cargo test` builds the examples, but with `--test NAME` it leaves an old one there.
+    // `cargo test` builds the examples, but `cargo test --test NAME` does not, and may leave an old one.
     let mut built = BUILT.lock().expect("no other test has failed to build");
     if built.get_or_insert_default().insert(name)
         && let Some(cargo) = env::var_os("CARGO")
@@ -46,12 +46,12 @@ fn build(mut cargo: Command, name: &str, folder: &Path) {
     );
 }
 
-/// The launcher for so many ranks, of a command that gets these arguments.
+/// The launcher for this many ranks of a command with these arguments.
 pub fn transom_run(ranks: u32, options: &[&str]) -> Command {
     job::transom_run(&[&["-n", &ranks.to_string()], options].concat())
 }
 
-/// What a command prints that has to succeed, and to complain about nothing.
+/// The output of a command that has to succeed without a message on standard error.
 #[track_caller]
 pub fn printed(command: &mut Command) -> String {
     let caught = command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -61,15 +61,15 @@ pub fn printed(command: &mut Command) -> String {
     done.text().to_owned()
 }
 
-/// A program under a shell on each rank, which says how it ended.
+/// Runs a program in a shell on each rank. The shell says how the program ended.
 #[track_caller]
 pub fn endings(ranks: u32, program: &Path, arguments: &[&Path]) -> Done {
     let mut command = transom_run(ranks, &["sh", "-c", "\"$0\" \"$@\"; echo ended $?"]);
     run(command.arg(program).args(arguments))
 }
 
-/// A program on three ranks, of which rank 1 is killed as soon as the shell finds `until` to be so.
-/// The others run on, and have to find out. Rank 1's output is in the file that `$SAID` names.
+/// Runs a program on three ranks, and kills rank 1 when the shell command `until` succeeds. The other ranks continue,
+/// and have to detect the death. The file `$SAID` contains rank 1's output.
 #[track_caller]
 pub fn survivors(until: &str, program: &Path, arguments: &[&str]) -> Done {
     let script = "
@@ -86,7 +86,7 @@ pub fn survivors(until: &str, program: &Path, arguments: &[&str]) -> Done {
     run(command.arg(program).args(arguments)).expect(137)
 }
 
-/// Checks that ranks 0 and 2 say that it was rank 1.
+/// Checks that ranks 0 and 2 name rank 1.
 #[track_caller]
 pub fn check_survivors(name: &str, done: &Done) {
     for rank in [0, 2] {
@@ -98,11 +98,11 @@ pub fn check_survivors(name: &str, done: &Done) {
     }
 }
 
-/// Files that are gone with the test.
+/// A folder whose files are removed after the test.
 pub struct Folder(pub tempfile::TempDir);
 
 impl Folder {
-    /// An empty one.
+    /// An empty folder.
     #[expect(clippy::new_without_default, reason = "what is new is on the disk")]
     pub fn new() -> Self {
         Self(tempfile::tempdir().expect("a folder"))

@@ -9,7 +9,7 @@ impl Random {
         Self(seed)
     }
 
-    /// Any number.
+    /// Any 64-bit number.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -22,7 +22,7 @@ impl Random {
         (self.bits() % end.max(1) as u64) as usize
     }
 
-    /// From 0 on, below 1.
+    /// At least 0, and less than 1.
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -42,7 +42,7 @@ impl Random {
         from[self.below(from.len())]
     }
 
-    /// So many bytes.
+    /// This many bytes.
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
         (0..len).map(|_| self.bits() as u8).collect()
     }

@@ -1,20 +1,20 @@
-//! Which of the cases that there are over each device a sample has.
+//! Selects the sample of the cases over each device.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use libtest_mimic::Failed;
 
-/// A case's name, taken apart.
+/// A case's name, split into its parts.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Name {
     device: &'static str,
-    /// What it has in common with its like: `lock`, `faults/killed`.
+    /// The family of similar cases: `lock`, `faults/killed`.
     family: String,
     case: String,
 }
 
 impl Name {
-    /// Of the case that a trial of this name runs over the device.
+    /// The case of a trial that has this name and runs over the device.
     pub fn new(device: &'static str, name: &str) -> Self {
         let case = name
             .strip_prefix(device)
@@ -30,8 +30,8 @@ impl Name {
     }
 }
 
-/// Each case over one of its devices, the next one of its family over the next; and of each family at
-/// least one case over each device.
+/// Takes each case over one of its devices, and the next case of its family over the next device. Of each family it
+/// takes at least one case over each device.
 pub fn sample(names: &[Name]) -> Vec<bool> {
     let mut places = BTreeMap::<&str, Vec<usize>>::new();
     for (place, name) in names.iter().enumerate() {
@@ -40,7 +40,7 @@ pub fn sample(names: &[Name]) -> Vec<bool> {
     let mut is_in = vec![false; names.len()];
     let mut numbers = BTreeMap::<&str, usize>::new();
     for name in names {
-        // Only at the first of its places.
+        // Only at the first occurrence.
         let Some(places) = places.remove(name.case.as_str()) else {
             continue;
         };
@@ -57,7 +57,7 @@ pub fn sample(names: &[Name]) -> Vec<bool> {
     is_in
 }
 
-/// Fails if a sample that has these leaves out a case altogether, or a family over a device.
+/// Fails if this sample omits a case over all devices, or a family over one device.
 pub fn gaps(names: &[Name], is_in: &[bool]) -> Result<(), Failed> {
     let taken = || {
         let both = names.iter().zip(is_in);

@@ -7,8 +7,8 @@ use libtest_mimic::{Arguments, Trial};
 use crate::environment;
 use crate::sample::{Name, gaps, sample};
 
-/// Cases over devices. A run that names neither cases nor devices takes a sample of them and ignores the
-/// rest, which `--include-ignored` and `--ignored` run as usual.
+/// Cases over devices. A run that names neither cases nor devices takes a sample of them and ignores the rest. As
+/// usual, `--include-ignored` and `--ignored` run ignored cases.
 pub struct Suite {
     binary: &'static str,
     args: Arguments,
@@ -17,7 +17,7 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// `binary`: as cargo's `--test` names it.
+    /// `binary` is the name in cargo's `--test`.
     pub fn new(binary: &'static str) -> Self {
         Self {
             binary,
@@ -32,12 +32,12 @@ impl Suite {
         self.cases.push((device, trial));
     }
 
-    /// Adds what is always run.
+    /// Adds a test that is always run.
     pub fn always(&mut self, trial: Trial) {
         self.others.push(trial);
     }
 
-    /// Runs what the arguments ask for, and ends the process.
+    /// Runs the tests that the arguments select, and ends the process.
     pub fn run(mut self) -> ! {
         match scope(&self.args, environment::devices().is_some()) {
             Ok(Scope::Sample) => self.take_sample(),
@@ -51,7 +51,7 @@ impl Suite {
         libtest_mimic::run(&self.args, trials.chain(self.others).collect()).exit()
     }
 
-    /// Leaves each `every`'th case, from the first on.
+    /// Keeps every `every`'th case, beginning with the first.
     fn thin_out(&mut self, every: usize) {
         let cases = self.cases.drain(..).step_by(every);
         self.cases = cases.collect();
@@ -93,14 +93,14 @@ pub enum Scope {
     Sample,
 }
 
-/// What a run takes that has these arguments, and whose environment names devices or does not.
+/// The scope of a run with these arguments, whose environment names devices or not.
 ///
 /// # Errors
-/// It asks for what a sample leaves out where none is taken: it would run nothing, and pass.
+/// The arguments ask for cases outside the sample, but no sample is taken: the run would pass without running anything.
 pub fn scope(args: &Arguments, names_devices: bool) -> Result<Scope, &'static str> {
     let names_cases = args.filter.is_some() || !args.skip.is_empty();
     match args.ignored {
-        // Tools that list tests ask for the ignored ones apart.
+        // Tools that list tests ask for the ignored ones separately.
         true if names_devices && !args.list => Err(
             "--ignored runs what a sample leaves out, but over the devices of \
              TRANSOM_TEST_DEVICES no sample is taken: leave out one of the two",

@@ -1,10 +1,10 @@
-//! Terminals for commands that behave differently on one.
+//! Terminals for commands that behave differently if their output is a terminal.
 
 use std::fs::File;
 use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::ptr;
 
-/// A new terminal of so many columns: what is seen on it, and what a program takes for it.
+/// A new terminal with `columns` columns: the side that a test reads, and the one that a program uses.
 #[must_use]
 pub fn terminal(columns: u16) -> (File, OwnedFd) {
     let (mut screen, mut terminal) = (-1, -1);
@@ -26,7 +26,7 @@ pub fn terminal(columns: u16) -> (File, OwnedFd) {
         )
     };
     assert_eq!(made, 0);
-    // SAFETY: the kernel made both descriptors just now, and nobody else knows them.
+    // SAFETY: the kernel has just made both descriptors, and nothing else owns them.
     unsafe {
         libc::fcntl(screen, libc::F_SETFD, libc::FD_CLOEXEC);
         (File::from_raw_fd(screen), OwnedFd::from_raw_fd(terminal))

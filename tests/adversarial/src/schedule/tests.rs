@@ -7,7 +7,7 @@ use super::*;
 const KINDS: [Kind; 4] = [Kind::Write, Kind::Read, Kind::Atomic, Kind::Store];
 const DELAY: Duration = Duration::from_micros(200);
 
-/// The promises of [`rdma_sys_shim::Endpoint`], said once more.
+/// The promises of [`rdma_sys_shim::Endpoint`], stated again independently.
 fn promised(earlier: Kind, later: Kind, order: Order) -> bool {
     let after_everything = matches!(later, Kind::Atomic | Kind::Store);
     let seen = matches!(earlier, Kind::Write | Kind::Store) && later == Kind::Read;
@@ -29,7 +29,7 @@ fn shape(kind: Kind, len: usize) -> Shape {
     }
 }
 
-/// Posts the shapes, with some steps between, and goes on until nothing is left.
+/// Posts the shapes, with some steps in between, and continues until nothing is left.
 fn run(schedule: &mut Schedule, shapes: &[(Shape, u8)]) -> Vec<Step> {
     let mut now = Instant::now();
     let mut steps = Vec::new();
@@ -223,7 +223,7 @@ fn the_plan_follows_from_the_seed_and_what_is_posted() {
                 Step::Report { .. } => None,
             })
             .collect();
-        // Which operation goes on is no part of the plan.
+        // Which operation continues first is not part of the plan.
         parts.sort_by_key(|(ticket, _)| *ticket);
         parts
     };
