@@ -1,9 +1,9 @@
-// The kernels of bale over MPI's windows: `kernels KERNEL ELEMENTS`, with so many elements on each rank. Written from
-// the kernels' descriptions, each in the way that suits MPI: all targets locked, operations in a row, a flush after each
-// BATCH of them, since MPICH runs out of requests otherwise.
+// The kernels of bale over MPI's windows: `kernels KERNEL ELEMENTS`, with this many elements on each rank. They are
+// written from the kernels' descriptions, in a way that suits MPI: all targets are locked, and there is a flush after
+// each BATCH of operations, since MPICH otherwise runs out of requests.
 //
-// Each checks its result, and rank 0 prints `KERNEL RANKS SECONDS MOPS`; ci/compare-bale says what counts as an operation.
-// An index of the job is at rank `index % size`, at displacement `index / size`.
+// Each kernel checks its result, and rank 0 prints `KERNEL RANKS SECONDS MOPS`. ci/compare-bale defines the operations.
+// Index `i` of the job is at rank `i % size`, at displacement `i / size`.
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ static void check(int is_right, const char *what) {
   }
 }
 
-// Numbers that look random, from a number that counts.
+// Pseudo-random numbers from a counter.
 static uint64_t mix(uint64_t x) {
   x += 0x9e3779b97f4a7c15;
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
@@ -40,8 +40,9 @@ static void *memory(size_t elements) {
   return base;
 }
 
-// A window of so many elements of 8 bytes on this rank, all targets locked. Whole lines, since MPICH 4.0 finds the part of
-// a rank in another place than the rank itself where those before it have an odd number of elements.
+// A window of 8-byte elements on this rank, with all targets locked. Its size is a whole number of cache lines: if
+// lower ranks have an odd number of elements, MPICH 4.0 finds a rank's part at a different place than the rank itself
+// does.
 static MPI_Win window(size_t elements, uint64_t fill, uint64_t **base) {
   MPI_Info info;
   MPI_Win win;
@@ -57,7 +58,7 @@ static MPI_Win window(size_t elements, uint64_t fill, uint64_t **base) {
   return win;
 }
 
-// What all ranks did is complete, and this rank's part may be read.
+// Completes the operations of all ranks, so that this rank's part may be read.
 static void complete(MPI_Win win) {
   MPI_Win_flush_all(win);
   MPI_Barrier(MPI_COMM_WORLD);
@@ -74,7 +75,7 @@ static uint64_t sum_of_all(uint64_t mine) {
   return mine;
 }
 
-// Of the ranks before this one.
+// The sum over the ranks before this one.
 static uint64_t sum_before(uint64_t mine) {
   uint64_t before = 0;
   MPI_Exscan(&mine, &before, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
@@ -145,8 +146,8 @@ static void gather(uint64_t elements) {
   free(found);
 }
 
-// Throws the darts `rank`, `rank + size`, ... at a board of twice as many places. The darts in their order on the board
-// are the permutation, of which rank 0 has the first `elements`. The caller frees it.
+// Throws the darts `rank`, `rank + size`, ... at a board with twice as many places. The permutation is the order of the
+// darts on the board. Rank 0 has its first `elements`. The caller frees it.
 static uint64_t *permute(uint64_t elements) {
   uint64_t *board, *part, none = NOBODY, places = 2 * elements * size;
   uint64_t *darts = memory(elements), *where = memory(BATCH), *found = memory(BATCH);
@@ -156,7 +157,7 @@ static uint64_t *permute(uint64_t elements) {
 
   begin_time();
   for (uint64_t left = elements; left > 0;) {
-    // The last few of those that are left; who finds a place taken throws again.
+    // Throws the last few of the remaining darts. A dart that hits a taken place is thrown again.
     uint64_t few = left < BATCH ? left : BATCH, *thrown = darts + left - few, missed = 0;
     for (uint64_t i = 0; i < few; i++) {
       where[i] = below(places);
@@ -203,7 +204,7 @@ static void permutation(uint64_t elements) {
   free(result);
 }
 
-// The rows `rank`, `rank + size`, ... of a square matrix: row `i` has columns[begin[i]] to columns[begin[i + 1] - 1].
+// The rows `rank`, `rank + size`, ... of a square matrix. Row `i` has columns[begin[i]] to columns[begin[i + 1] - 1].
 struct matrix {
   uint64_t rows, *begin, *columns;
 };
@@ -213,7 +214,7 @@ static void forget(struct matrix a) {
   free(a.columns);
 }
 
-// Rows of ENTRIES_PER_ROW different columns at most.
+// Each row has at most ENTRIES_PER_ROW different columns.
 static struct matrix random_matrix(uint64_t rows) {
   struct matrix a = {rows, memory(rows + 1), memory(rows * ENTRIES_PER_ROW)};
   uint64_t entries = 0, all = rows * size;
@@ -229,7 +230,7 @@ static struct matrix random_matrix(uint64_t rows) {
   return a;
 }
 
-// A row of the result is in the order in which its entries come. The result is in windows, those of `begin` and of
+// A row of the result has its entries in the order of their arrival. The result is in the windows of `begin` and of
 // `columns`.
 static struct matrix transposed(struct matrix a, MPI_Win wins[2]) {
   uint64_t one = 1, entries = a.begin[a.rows], *next, *columns, *begin, *places = memory(BATCH);
@@ -288,7 +289,7 @@ static void transpose(uint64_t elements) {
   forget(a);
 }
 
-// All of a permutation: element `i` is where `i` goes.
+// A whole permutation: element `i` is the place to which `i` goes.
 static uint64_t *whole_permutation(uint64_t elements) {
   uint64_t *mine = permute(elements), *all = memory(elements * size);
   MPI_Allgather(mine, elements, MPI_UINT64_T, all, elements, MPI_UINT64_T, MPI_COMM_WORLD);
@@ -296,7 +297,7 @@ static uint64_t *whole_permutation(uint64_t elements) {
   return all;
 }
 
-// An upper triangular matrix with a full diagonal, whose rows and columns are permuted.
+// An upper triangular matrix with a full diagonal. Its rows and columns are then permuted.
 static struct matrix hidden_triangle(uint64_t rows) {
   uint64_t all = rows * size, entries = 0, *of_row = whole_permutation(rows), *to = whole_permutation(rows);
   struct matrix a = {rows, memory(rows + 1), memory(rows * ENTRIES_PER_ROW)};
@@ -316,14 +317,14 @@ static struct matrix hidden_triangle(uint64_t rows) {
   return a;
 }
 
-// The number of a row's entries in columns that have no place yet, and their sum, in one word.
+// One word that contains the number of a row's entries in columns without a place, and the sum of these columns.
 #define COUNT(word) ((word) >> 40)
 #define SUM(word) ((word) & (((uint64_t)1 << 40) - 1))
 static uint64_t entry(uint64_t column) { return ((uint64_t)1 << 40) + column; }
 
-// Where rows and columns go so that the matrix is upper triangular. A row with one entry left gets the last place that is
-// free, and so does the column of this entry; then other rows have an entry less. Whoever takes a row's last but one entry
-// has the row to do, in the next round.
+// Finds places for rows and columns that make the matrix upper triangular. A row with one entry left gets the last free
+// place, and so does the column of this entry. Other rows then have one entry less. The rank that removes a row's last
+// entry but one processes that row in the next round.
 static void toposort(uint64_t elements) {
   seed(rank);
   struct matrix a = hidden_triangle(elements / ENTRIES_PER_ROW);

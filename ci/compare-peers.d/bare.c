@@ -1,7 +1,7 @@
-/* What one TCP connection costs without any library, for ci/compare-peers: a ping-pong of 8 bytes, a stream whose pieces are
- * each answered with one byte, and one that the server sends, each piece when one byte asks for it. `bare` serves, and sleeps
- * until something comes, except where a line says that it polls. `bare ADDRESS` asks, polls for the answer, and prints
- * NAME VALUE UNIT. */
+/* The times of a TCP connection without any library, for ci/compare-peers. It measures a ping-pong of 8 bytes, a
+ * stream in which the server answers each piece with one byte, and a stream from the server, which sends a piece for
+ * each byte that it gets. `bare` is the server, and sleeps until data arrives, unless a line says that it polls.
+ * `bare ADDRESS` is the client, polls for answers, and prints NAME VALUE UNIT. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/tcp.h>

@@ -22,7 +22,7 @@ HOSTS = "TRANSOM_CI_HOSTS"
 PINNED = HERE / "pinned"
 SSH = HERE.parent / "tcp.d" / "enter"
 
-# A line, what it is held against, and the ratio that it has to reach.
+# A line, the line with which it is compared, and the ratio that it must reach.
 LINES = [
     ("put8_flush", "pingpong", 1.25),
     ("get8_flush", "pingpong", 1.25),
@@ -42,10 +42,10 @@ LINES = [
 ]
 # The lines of the bare connection.
 BARE = ["pingpong", "pingpong_polled"] + [way + size for way in ("stream", "back") for size in ("64K", "1024K", "16384K")]
-# Of two ranks that use the network between the hosts, and not a way beside it.
+# The least traffic that shows that two ranks use the network between the hosts.
 LEAST_BYTES = 100_000_000
 
-# How each MPI starts RANKS ranks of a program on two hosts, and runs over TCP alone.
+# How each MPI starts RANKS ranks of a program on two hosts, with TCP as its only transport.
 LAUNCHERS = {
     "mpich": "env FI_PROVIDER=tcp {prefix}/bin/mpiexec -launcher ssh -launcher-exec {ssh} -hosts n0,n1 -ppn {each} -n {ranks}",
     "openmpi": "{prefix}/bin/mpirun --allow-run-as-root --prefix {prefix} --prtemca plm_ssh_agent '{ssh} -x' --bind-to none "
@@ -53,7 +53,7 @@ LAUNCHERS = {
     "impi": "env I_MPI_PIN=0 I_MPI_FABRICS=shm:ofi FI_PROVIDER=tcp {prefix}/bin/mpiexec.hydra "
     "-bootstrap ssh -bootstrap-exec {ssh} -hosts n0,n1 -ppn {each} -n {ranks}",
 }
-# Transom's own: its lines at a hundredth of the iterations, but for large transfers.
+# How Transom's own lines are measured: with a hundredth of the iterations, except for large transfers.
 OWN = "mpiexec.hydra -launcher ssh -launcher-exec {ssh} -hosts n0,n1 -ppn {each} -n {ranks}"
 OWN_RUNS = [
     (2, "--quick"),
@@ -162,7 +162,7 @@ def measure_peer(table, peer, prefix, program):
         try:
             text, came = started(LAUNCHERS[peer], ranks, [program], prefix=prefix)
         except Failed as failure:
-            # Open MPI's launcher does so now and then: other rounds have the line.
+            # Open MPI's launcher sometimes fails in this way. Other rounds measure the line.
             print(failure, file=sys.stderr)
             continue
         if ranks == 2 and came < LEAST_BYTES:

@@ -1,5 +1,6 @@
-/* One-sided operations of an MPI between two hosts, for ci/compare-peers: its lines of `transom bench`, by the same method.
- * Prints NAME VALUE UNIT. Rank 0 is the target, and the last rank the origin. With more than two ranks: the fence. */
+/* One-sided operations of an MPI between two hosts, for ci/compare-peers: lines of `transom bench`, measured by its
+ * method. Prints NAME VALUE UNIT. Rank 0 is the target, and the last rank the origin. With more than two ranks: the
+ * fence. */
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -45,7 +46,7 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Seconds of a round: the median of the repetitions. Where `all` take part, all make the same number of rounds. */
+/* Seconds of a round: the median of the repetitions. With `all`, all ranks make the same number of rounds. */
 static double seconds(void (*operation)(int), int n, int flush, int all) {
     double times[REPEATS], start = now();
     int rounds = 0;
@@ -70,7 +71,7 @@ static double seconds(void (*operation)(int), int n, int flush, int all) {
     return times[REPEATS / 2];
 }
 
-/* From the origin, the last rank, to standard output. */
+/* The origin, which is the last rank, prints a result. */
 static void say(const char *name, double value, const char *unit) {
     if (rank == ranks - 1) printf("%s %.4g %s\n", name, value, unit);
     fflush(stdout);
@@ -86,7 +87,7 @@ static void moved(const char *name, void (*operation)(int), int n) {
     if (rank) say(line, n / seconds(operation, n, 1, 0) / 1e9, "GB/s");
 }
 
-/* The target computes for 50 ms and calls nothing. */
+/* The target computes for 50 ms without a call of MPI. */
 static void busy(void) {
     double times[REPEATS];
     for (int repeat = 0; repeat < REPEATS; repeat++) {

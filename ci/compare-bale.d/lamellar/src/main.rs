@@ -1,4 +1,4 @@
-//! The kernels of bale on lamellar's arrays: `bale-lamellar KERNEL ELEMENTS`, as kernels.c has them, with the batches of
+//! The kernels of bale on lamellar's arrays: `bale-lamellar KERNEL ELEMENTS`, as in kernels.c, with the batches of
 //! operations that lamellar's own examples use. There is no topological sort.
 
 use std::env;
@@ -16,7 +16,7 @@ fn mix(number: u64) -> u64 {
     x ^ x >> 31
 }
 
-/// Numbers that look random.
+/// Pseudo-random numbers.
 struct Random(u64);
 
 impl Random {
@@ -42,7 +42,7 @@ fn own(array: &AtomicArray<usize>) -> Vec<usize> {
     array.local_data().iter().map(|x| x.load()).collect()
 }
 
-/// What each rank has, in order.
+/// The values of each rank, in the order of ranks.
 fn gathered(world: &LamellarWorld, mine: usize) -> Vec<usize> {
     let all = array(world, world.num_pes());
     all.store(world.my_pe(), mine).block();
@@ -121,7 +121,7 @@ fn permutation(world: &LamellarWorld, elements: usize) {
     let mut random = Random::new(rank);
 
     let clock = Clock::start(world);
-    // 0 is an empty place.
+    // 0 marks an empty place.
     let mut darts: Vec<usize> = (rank * elements + 1..=(rank + 1) * elements).collect();
     while !darts.is_empty() {
         let places: Vec<usize> = darts
@@ -181,7 +181,7 @@ fn transpose(world: &LamellarWorld, elements: usize) {
     let next = array(world, rows * size);
     next.batch_add(&columns, 1).block();
     next.barrier();
-    // Rows of the result follow each other, whatever the rank is.
+    // The rows of the result are consecutive, on whichever rank they are.
     let counts = own(&next);
     let mut begin: usize = gathered(world, counts.iter().sum())[..rank].iter().sum();
     let mut begins = vec![begin];
