@@ -37,7 +37,7 @@ const TIMEOUT: &str = "TRANSOM_START_TIMEOUT";
 /// Much longer than the time between the start of the first and the last rank of a large job on a slow file system.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// How long to wait for ranks that start late. `None`: for ever.
+/// How long to wait for ranks that start late. `None`: forever.
 pub(crate) fn start_limit(
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Option<Duration>, EnvironmentError> {

@@ -19,7 +19,7 @@ const BITS: u32 = c_ulong::BITS;
 pub(crate) struct Processors(Vec<c_ulong>);
 
 impl Processors {
-    /// The processors on which the calling thread, and what it starts, may run.
+    /// The processors on which the calling thread, and the threads and processes that it starts, may run.
     pub(crate) fn allowed() -> io::Result<Self> {
         let mut words = vec![0 as c_ulong; 16];
         loop {
@@ -47,7 +47,7 @@ impl Processors {
         Self(words)
     }
 
-    /// Restricts the calling thread, and what it starts, to these processors. Async-signal-safe.
+    /// Binds the calling thread, and the threads and processes that it starts, to these processors. Async-signal-safe.
     pub(crate) fn bind(&self) -> io::Result<()> {
         let (words, bytes) = (self.0.as_ptr(), size_of_val(&self.0[..]));
         // SAFETY: the call reads the given number of bytes, which is the length of live words. A cpu_set_t consists of

@@ -1,4 +1,4 @@
-//! The host's own functions: those that come next after this library's in the loader's search order.
+//! The host's own functions: the next ones of the same names in the loader's search order.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::process;

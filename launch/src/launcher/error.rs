@@ -14,7 +14,7 @@ pub enum LaunchError {
         /// The number of ranks that the caller asked for.
         ranks: u32,
     },
-    /// The machine's limits do not allow so many ranks.
+    /// The machine's limits do not allow this many ranks.
     #[error("{ranks} ranks need {need} {what}, but the limit is {limit}; {remedy}")]
     Limit {
         /// The number of ranks that the caller asked for.
@@ -44,7 +44,7 @@ pub enum LaunchError {
     Program {
         /// The program, as given.
         program: String,
-        /// What is wrong with it.
+        /// Why it cannot be run.
         reason: &'static str,
         /// The system's answer.
         source: io::Error,

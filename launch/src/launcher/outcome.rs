@@ -47,7 +47,7 @@ pub struct Failure {
     pub rank: u32,
     /// The PID of its process.
     pub pid: u32,
-    /// What it did.
+    /// How it failed.
     pub cause: Cause,
 }
 

@@ -50,7 +50,7 @@ pub struct Client {
     space: String,
     /// How many bytes of a text one value holds.
     piece: usize,
-    /// How long to wait for a reply. `None`: for ever.
+    /// How long to wait for a reply. `None`: forever.
     timeout: Option<Duration>,
     /// The ranks of this node, if the launcher is one that may wait in vain for one of them.
     siblings: Option<Siblings>,

@@ -31,7 +31,7 @@ pub struct Pmix {
     library: &'static Library,
     own: Process,
     size: u32,
-    /// How long to wait for a call. `None`: for ever.
+    /// How long to wait for a call. `None`: forever.
     timeout: Option<Duration>,
     /// The number of allgathers so far, the same on all ranks, so that each has a key of its own.
     calls: AtomicU32,

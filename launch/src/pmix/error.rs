@@ -54,7 +54,7 @@ pub enum PmixError {
     Refused {
         /// The call.
         call: &'static str,
-        /// What it returned.
+        /// The status that it returned.
         status: Status,
     },
     /// The server's answer is impossible.
@@ -62,7 +62,7 @@ pub enum PmixError {
     Malformed {
         /// The call.
         call: &'static str,
-        /// What is wrong with its answer.
+        /// Why its answer is impossible.
         answer: String,
     },
     /// A collective call ended although some ranks had not entered it.

@@ -212,7 +212,7 @@ fn distinct<T: Ord>(file: &Saved, field: impl Fn(&Run) -> T) -> BTreeSet<T> {
         .collect()
 }
 
-/// The jobs of which a file has results.
+/// The jobs whose results a file has.
 fn jobs(file: &Saved) -> BTreeSet<(String, u32)> {
     distinct(file, |run| (run.device.clone(), run.ranks))
 }

@@ -1,4 +1,4 @@
-//! The cases of a test binary, each over several devices, of which a plain run takes a sample.
+//! The cases of a test binary, each over several devices. A plain run takes a sample of them.
 
 use std::process;
 

@@ -17,7 +17,7 @@ pub(super) enum Role {
     Target,
 }
 
-/// A remark, or what is wrong.
+/// A remark, or the error.
 pub(super) type Outcome = Result<String, String>;
 
 const NOTHING: Outcome = Ok(String::new());
