@@ -26,7 +26,7 @@ impl InRingChannel<'_> {
         Ok(())
     }
 
-    /// `lens` are the lengths by place; at the root, returns all bytes in the order of places.
+    /// `lens` are the lengths by place. The root gets all bytes in the order of places.
     pub(super) fn gather(&mut self, mine: &[u8], lens: &[usize], root: u32) -> Result<Vec<u8>> {
         let size = self.ring().size();
         let mut held = mine.to_vec();
@@ -66,7 +66,7 @@ impl InRingChannel<'_> {
         Ok(in_order(&held, back_from(place, size, 0..size), lens))
     }
 
-    /// `combine` folds what arrives into what is held. At the root, `bytes` is the result.
+    /// `combine` folds received values into the local one. At the root, `bytes` is the result.
     pub(super) fn reduce(
         &mut self,
         bytes: &mut [u8],
@@ -87,7 +87,7 @@ impl InRingChannel<'_> {
         Ok(())
     }
 
-    /// `merge` folds what arrives into what is held. On every rank, `bytes` is the result.
+    /// `merge` folds received values into the local one. On every rank, `bytes` is the result.
     pub(super) fn merge(
         &mut self,
         bytes: &mut [u8],
@@ -102,12 +102,12 @@ impl InRingChannel<'_> {
     }
 }
 
-/// The places that are so far behind `place`.
+/// The places that are `distances` behind `place`.
 fn back_from(place: u32, size: u32, distances: Range<u32>) -> impl Iterator<Item = usize> {
     distances.map(move |distance| around(place, size - distance, size) as usize)
 }
 
-/// Parts that are `held` one behind the other, each once, in the order of their owners' numbers.
+/// The parts of `held`, which are contiguous: each once, in the order of their owners' numbers.
 pub(super) fn in_order(
     held: &[u8],
     owners: impl Iterator<Item = usize>,

@@ -19,7 +19,7 @@ use protocol::{DISPUTED, Steps, epoch_of, flag, is_ahead};
 pub(crate) use steps::Step;
 use steps::steps;
 
-/// Bytes of control block that a barrier of the team takes.
+/// Bytes of the control block that a barrier of the team takes.
 pub(crate) fn barrier_bytes(team: &Rings) -> u64 {
     u64::from(barrier_flags(team)) * LINE
 }
@@ -29,26 +29,26 @@ pub(crate) fn barrier_flags(team: &Rings) -> u32 {
     steps::flags(&team.all, team.by_host.as_deref())
 }
 
-/// The step of a number, counted from 0, in a barrier of the team; none behind the last. `oversubscribed`: as of
+/// The team's barrier step with this number, counted from 0; `None` after the last. `oversubscribed`: see
 /// [`Barrier::new`].
 pub(crate) fn barrier_step(team: &Rings, oversubscribed: bool, number: u32) -> Option<Step> {
     steps::step(&team.all, team.by_host.as_deref(), oversubscribed, number)
 }
 
-/// For what a rank comes to a barrier.
+/// The call for which a rank enters a barrier.
 pub(crate) trait CallTag {
-    /// What tells it from others, in 31 bits.
+    /// A code of 31 bits that distinguishes this call from others.
     fn code(&self) -> u32;
 
-    /// A rank that came for something else, as an error, and how to name it to others in 31 bits:
-    /// after the rank `behind` has told `tag`, its own code or such a name.
+    /// Describes a rank that entered for another call: as an error, and as a code of 31 bits for other ranks. `tag` is
+    /// what the rank `behind` sent: its own code or such a description.
     fn name_mismatch(&self, operation: &'static str, behind: u32, tag: u32) -> (Error, u32);
 }
 
-/// The rank that a dispute names.
+/// Bits for the rank that a mismatch names.
 pub(super) const RANK_BITS: u32 = 24;
 
-/// The rank that `tag` is about, told by the rank `behind`.
+/// The rank that `tag` describes; the rank `behind` sent it.
 pub(super) fn named_rank(behind: u32, tag: u32) -> u32 {
     match tag & DISPUTED {
         0 => behind,
@@ -56,7 +56,7 @@ pub(super) fn named_rank(behind: u32, tag: u32) -> u32 {
     }
 }
 
-/// For what a rank comes to a window's barrier. The numbers travel in the flags.
+/// The call for which a rank enters a window's barrier. The numbers travel in the flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bytemuck::CheckedBitPattern)]
 #[repr(u8)]
 pub enum Purpose {
@@ -68,13 +68,13 @@ pub enum Purpose {
     Free = 3,
     /// A session of the typed interface begins.
     Open = 4,
-    /// It ends.
+    /// That session ends.
     Close = 5,
-    /// An epoch begins or ends in which ranks only load from the window's memory.
+    /// An epoch of `loads` begins or ends: ranks only load from the window's memory.
     Loads = 6,
 }
 
-/// In a dispute, where the purpose of the named rank stands, and that of the one that names it.
+/// In a mismatch: the position of the named rank's purpose, followed by that of the rank that names it.
 const NAMED_SHIFT: u32 = RANK_BITS;
 const OWN_SHIFT: u32 = RANK_BITS + 3;
 const PURPOSE_MASK: u32 = 7;
@@ -118,7 +118,7 @@ impl CallTag for Purpose {
     }
 }
 
-/// The error of a rank that came for `ours`, where `rank` came for `theirs`.
+/// The error of a rank that entered for `ours` while `rank` entered for `theirs`.
 pub(super) fn mismatch(
     operation: &'static str,
     rank: u32,
@@ -136,14 +136,14 @@ pub(super) fn mismatch(
 }
 
 pub(crate) struct Barrier {
-    /// Where in every rank's block the flags start.
+    /// The offset of the flags in every rank's block.
     at: u64,
     block: Arc<ControlBlock>,
     steps: Box<[(Step, OnceLock<StepWords>)]>,
     epoch: AtomicU32,
 }
 
-/// The words of a step: where this rank tells another, and where it hears of one.
+/// The words of a step: the one that this rank sets at another rank, and the one that another rank sets here.
 struct StepWords {
     signal: Option<RemoteWord>,
     flag: Option<LocalWord>,
@@ -171,8 +171,8 @@ impl Barrier {
         }
     }
 
-    /// Collective. Threads of one rank must not overlap in it. Fails on every rank if they do not all
-    /// come for the same. In a long wait, `check` says whether the rank that is waited for can still come.
+    /// Collective. Calls by threads of one rank must not overlap. Fails on every rank if the ranks entered for
+    /// different calls. In a long wait, `check` says whether the awaited rank can still come.
     #[inline]
     pub(crate) fn wait<'v>(
         &self,
@@ -202,16 +202,16 @@ impl Barrier {
         }
     }
 
-    /// What a rank that is in its last barrier tells others about it.
+    /// The value by which a rank shows other ranks its last barrier.
     pub(crate) fn call(&self, purpose: Purpose) -> u64 {
         flag(self.epoch.load(Ordering::Relaxed), purpose.code())
     }
 
-    /// What for a rank that told `call` waits for this one: it is in a barrier to which this rank has
-    /// not come.
+    /// The purpose for which a rank that showed `call` waits for this rank, if that rank is in a barrier that this rank
+    /// has not entered.
     pub(crate) fn awaits_this_rank(&self, call: u64) -> Option<Purpose> {
         let ahead = is_ahead(epoch_of(call), self.epoch.load(Ordering::Relaxed));
-        // A rank that is in none tells 0.
+        // A rank that is in no barrier shows 0.
         (ahead && call != 0)
             .then(|| Purpose::of_code(call as u32))
             .flatten()
@@ -251,7 +251,7 @@ struct Passing<'a, 'v> {
 }
 
 impl Passing<'_, '_> {
-    /// Takes all steps, and counts what this rank has told others.
+    /// Takes all steps, and counts the flags that this rank has sent.
     #[cold]
     #[inline(never)]
     fn pass_and_count(&self, epoch: u32) -> Result<Option<Error>> {
@@ -269,7 +269,7 @@ impl Passing<'_, '_> {
         self.barrier.words(self.team, self.blocks, number)
     }
 
-    /// The rank that is told in a step, and the one that is heard.
+    /// The rank that this rank signals in a step, and the rank that it waits for.
     #[cold]
     fn ranks(&self, number: usize) -> [Option<u32>; 2] {
         let step = &self.barrier.steps[number].0;

@@ -6,7 +6,7 @@ use super::ring_channel::InRingChannel;
 use crate::error::Result;
 use crate::peers::around;
 
-/// What stands before the bytes of each block.
+/// The header of each block.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Label {
@@ -17,10 +17,10 @@ struct Label {
 
 const LABEL: usize = size_of::<Label>();
 
-/// From whom, for whom, and what.
+/// The sender, the receiver and the bytes.
 pub(super) type RankBlock<'a> = (u32, u32, &'a [u8]);
 
-/// Blocks one behind the other, each with its label.
+/// Contiguous blocks, each with its label.
 #[derive(Default)]
 pub(super) struct RankBlocks(Vec<u8>);
 
@@ -32,7 +32,7 @@ impl RankBlocks {
         self.0.extend_from_slice(bytes);
     }
 
-    /// Up to the end, or to what makes no sense.
+    /// Iterates to the end, or to the first malformed block.
     pub(super) fn iter(&self) -> impl Iterator<Item = RankBlock<'_>> {
         let mut rest = self.0.as_slice();
         std::iter::from_fn(move || {
@@ -42,7 +42,7 @@ impl RankBlocks {
         })
     }
 
-    /// What comes from peers is checked before it is used: these are blocks of ranks of `0..size`, and nothing else.
+    /// Checks data of peers before use: it consists of well-formed blocks of ranks of `0..size`.
     fn check(&self, size: u32) -> bool {
         let mut rest = self.0.as_slice();
         while let Some(((from, to, _), behind)) = first_of(rest) {
@@ -54,7 +54,7 @@ impl RankBlocks {
         rest.is_empty()
     }
 
-    /// Those for which `goes` says so of whom they are for, and the others.
+    /// Splits into the blocks whose receiver satisfies `goes`, and the others.
     fn split(self, goes: impl Fn(u32) -> bool) -> (Self, Self) {
         let (mut going, mut staying) = (Self::default(), Self::default());
         for (from, to, bytes) in self.iter() {
@@ -73,8 +73,8 @@ fn first_of(bytes: &[u8]) -> Option<(RankBlock<'_>, &[u8])> {
 }
 
 impl InRingChannel<'_> {
-    /// Bruck's algorithm: in round k, each rank passes on to the rank 2^k ahead what has that bit in the distance it
-    /// still has to go. Returns what is for this place. `place_of`: where in the ring the blocks for a rank go.
+    /// Bruck's algorithm. In round k, each rank forwards to the rank 2^k ahead those blocks whose remaining distance
+    /// has bit k set. Returns the blocks for this place. `place_of`: the place in the ring for the blocks of a rank.
     pub(super) fn alltoall(
         &mut self,
         blocks: RankBlocks,

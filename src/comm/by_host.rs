@@ -10,29 +10,29 @@ use crate::peers::{Hosts, rounds};
 #[derive(Clone, Debug)]
 pub(crate) struct ByHost {
     order: Arc<Order>,
-    /// The ranks of this one's host, the leader first.
+    /// The ranks of this rank's host, the leader first.
     pub(super) here: Ring,
-    /// The leaders by host, if this rank is one.
+    /// The leaders in the order of hosts, if this rank is one.
     pub(super) leaders: Option<Ring>,
 }
 
-/// The same for all ranks.
+/// The data that are the same for all ranks.
 #[derive(Debug)]
 struct Order {
-    /// The host of each rank, numbered as they come.
+    /// The host of each rank; hosts are numbered in the order of appearance.
     hosts: Box<[u32]>,
-    /// All ranks, host by host; those of one host in order, so that the first one leads.
+    /// All ranks, grouped by host and ascending within a host, so that the first one of each host is its leader.
     ranks: Box<[u32]>,
-    /// Where in `ranks` each host begins, and where the last one ends.
+    /// The index in `ranks` at which each host begins, and the end of the last one.
     starts: Box<[u32]>,
-    /// The first of each host, as the very first sees them.
+    /// The first rank of each host, as the first leader sees them.
     leaders: Ring,
-    /// The most ranks on any host.
+    /// The greatest number of ranks on one host.
     most: u32,
 }
 
 impl ByHost {
-    /// `hosts`: by ranks of the team. None where that makes two steps of one: all on one host, or each on its own.
+    /// `hosts`: the host of each rank of the team. `None` if two steps gain nothing: one host, or one rank on each.
     pub(super) fn new(hosts: &Hosts, size: u32, rank: u32) -> Option<Self> {
         if hosts.is_one() {
             return None;
@@ -62,7 +62,7 @@ impl ByHost {
         Order::seen_by(&Arc::new(order), rank)
     }
 
-    /// The same as another rank sees it.
+    /// The same for another rank.
     pub(super) fn see_as(&mut self, rank: u32) {
         match self.here.place_of(rank) {
             Some(place) => {
@@ -77,7 +77,7 @@ impl ByHost {
         }
     }
 
-    /// How much memory it takes.
+    /// The memory that it takes.
     pub(super) fn bytes(&self) -> u64 {
         let Order {
             hosts,
@@ -94,7 +94,7 @@ impl ByHost {
         self.order.hosts[rank as usize]
     }
 
-    /// All ranks, host by host; those of the host `last` behind the others.
+    /// All ranks, grouped by host; the host `last` comes last.
     pub(super) fn ranks_by_host(&self, last: Option<u32>) -> impl Iterator<Item = usize> {
         let start = |host: u32| self.order.starts[host as usize] as usize;
         let of_last = last.map_or(0..0, |host| start(host)..start(host + 1));
@@ -108,7 +108,7 @@ impl ByHost {
         self.order.leaders.size()
     }
 
-    /// Rounds of an algorithm among the ranks of a host: on the host with most.
+    /// Rounds of an algorithm among the ranks of a host, for the host with the most ranks.
     pub(super) fn rounds_here(&self) -> u32 {
         rounds(self.order.most)
     }
@@ -131,14 +131,14 @@ impl Order {
         })
     }
 
-    /// As `rank` sees them, which stands at `place` among the ranks of its host.
+    /// The leaders as `rank` sees them; its place among the ranks of its host is `place`.
     fn leaders_for(&self, place: u32, rank: u32) -> Option<Ring> {
         (place == 0).then(|| self.leaders.at(self.hosts[rank as usize]))
     }
 }
 
-/// Where each host begins, if ranks stand host by host, and where the last one ends. `hosts`: of each rank, numbered as
-/// they come.
+/// The index at which each host begins if ranks are grouped by host, and the end of the last one. `hosts`: the host of
+/// each rank, numbered in the order of appearance.
 fn starts(hosts: &[u32]) -> Vec<u32> {
     let count = hosts.iter().max().map_or(0, |&last| last as usize + 1);
     let mut starts = vec![0; count + 1];

@@ -21,15 +21,15 @@ use crate::peers::{padded, unpadded};
 #[repr(C)]
 pub(crate) struct Call {
     name: [u8; 16],
-    /// The type of the elements, where they are combined.
+    /// The type of the elements, if the call combines them.
     ty: [u8; 16],
-    /// How many; [`ANY_NUMBER`] if that may differ.
+    /// The number of elements; [`ANY_NUMBER`] if ranks may differ.
     elements: u64,
-    /// The size of one; 0 if lengths may differ, or there are none.
+    /// The size of an element; 0 if lengths may differ or there are no elements.
     element: u32,
     root: u32,
     number: u32,
-    /// Which operation, counted from 1; 0 if none.
+    /// The operation, counted from 1; 0 if there is none.
     op: u8,
     /// The class of the error, if this rank's own arguments are wrong.
     refused: u8,
@@ -50,7 +50,7 @@ impl Call {
     }
 
     pub(super) fn rooted(self, root: u32) -> Self {
-        // Of a root that is no rank, which its caller refuses.
+        // The caller refuses a root that is not a rank.
         let root = root.min(NO_ROOT - 1);
         Self { root, ..self }
     }
@@ -63,7 +63,7 @@ impl Call {
         }
     }
 
-    /// Of elements of this type, as many as each rank likes.
+    /// For elements of this type, with any number on each rank.
     pub(super) fn of_any<T>(self) -> Self {
         Self {
             elements: ANY_NUMBER,
@@ -82,14 +82,14 @@ impl Call {
         }
     }
 
-    /// As [`digest_of`] all that it says.
+    /// The digest ([`digest_of`]) of all fields.
     pub(super) fn digest(&self) -> u64 {
         let words: &[u64; WORDS] = bytemuck::cast_ref(self);
         digest_of(words.iter().copied())
     }
 }
 
-/// Tells numbers in this order from others, as good as surely.
+/// A hash of these numbers in this order. Collisions are negligible.
 pub(super) fn digest_of(numbers: impl Iterator<Item = u64>) -> u64 {
     numbers.fold(0, |sum, number| {
         let mixed = (sum ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -128,7 +128,7 @@ impl fmt::Display for Call {
     }
 }
 
-/// What a rank shows of its call: where its own arguments are wrong, also its error in words.
+/// What a rank shows of its call. If its own arguments are wrong, this includes the text of its error.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct Shown {
@@ -137,7 +137,7 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    /// Numbers the call; `fit` says whether this rank's own arguments are right.
+    /// Numbers the call. `fit` says whether this rank's own arguments are right.
     pub(super) fn new(call: &mut Call, number: u32, fit: &Result<()>) -> Self {
         call.number = number;
         let words = match fit {
@@ -156,8 +156,8 @@ impl Shown {
 }
 
 const WORDS_SHOWN: usize = 256;
-/// Bytes of it at the start of a communicator's block. After a call that others look at, which is one
-/// that failed on all ranks, there is no other.
+/// Bytes of it at the start of a communicator's block. Other ranks read a call only after it failed on all ranks, and
+/// no call follows then.
 pub(super) const CALL_BYTES: u64 = (size_of::<Shown>() as u64).next_multiple_of(LINE);
 
 /// A call that this rank has begun.
@@ -168,8 +168,8 @@ pub(super) struct Begun<'a> {
 }
 
 impl<'a> Begun<'a> {
-    /// Shows the call, as this communicator's number `number`. `fit` says whether this rank's own
-    /// arguments are right.
+    /// Shows the call with the number `number` of this communicator. `fit` says whether this rank's own arguments are
+    /// right.
     pub(super) fn new(
         mut call: Call,
         number: u32,
@@ -179,7 +179,7 @@ impl<'a> Begun<'a> {
         blocks: &'a Column<u64>,
     ) -> Self {
         let shown = Shown::new(&mut call, number, fit);
-        // The sentence counts only where a call is refused.
+        // The text is meaningful only in a refused call.
         let count = match call.refused {
             0 => size_of::<Call>(),
             _ => size_of::<Shown>(),
@@ -194,7 +194,7 @@ impl<'a> Begun<'a> {
 
     /// What another rank shows of the same call.
     fn shown_by(&self, rank: u32) -> Result<Shown> {
-        // Another rank has named it.
+        // Another rank sent this number.
         self.team.check_rank("collective", rank)?;
         let mut shown = Shown::zeroed();
         let (memory, block) = self.team.connect_to(rank)?.block(self.blocks.get(rank))?;
@@ -217,13 +217,13 @@ impl CallTag for Begun<'_> {
             shown.differs(&self.call).then(|| (mismatched(), rank))
         });
         mismatched.unwrap_or_else(|| {
-            // It cannot be reached any more.
+            // The named rank cannot be reached any more.
             (mismatch(operation, named, self.call, "another call"), named)
         })
     }
 }
 
-/// The error of a rank that makes the call `ours`, where `rank` shows another.
+/// The error of a rank that makes the call `ours` while `rank` shows another.
 pub(super) fn disagreement(operation: &'static str, rank: u32, ours: Call, shown: &Shown) -> Error {
     if shown.call.refused == 0 {
         return mismatch(operation, rank, ours, shown.call);

@@ -11,21 +11,21 @@ use crate::memory::columns::Column;
 use crate::memory::control::ControlBlock;
 use crate::peers::not_forked;
 
-/// Where the barrier's flags start, behind the call.
+/// The offset of the barrier's flags, which follow the call.
 pub(crate) const BARRIER_AT: u64 = CALL_BYTES;
 
-/// One collective, as far as it has come.
+/// The state of one collective.
 pub(super) struct Core {
     pub(super) team: Team,
     pub(super) block: Arc<ControlBlock>,
     pub(super) blocks: Arc<Column<u64>>,
     barrier: Arc<Barrier>,
     calls: u32,
-    /// The current call, and what tells it from others.
+    /// The current call, and the digest that distinguishes it from others.
     pub(super) operation: &'static str,
     pub(super) digest: u64,
-    /// Whether a call failed here: then no later one is made, since the ranks are out of step; and what peers still
-    /// read in the block or write to it is not known.
+    /// Whether a call failed here. Then no later call is made, since the ranks are out of step. It is unknown which
+    /// words of the block peers still read or write.
     pub(super) failed: bool,
 }
 
@@ -48,7 +48,7 @@ impl Core {
         }
     }
 
-    /// As [`Carrier::begin`](super::carrier::Carrier::begin).
+    /// See [`Carrier::begin`](super::carrier::Carrier::begin).
     pub(super) fn begin(
         &mut self,
         operation: &'static str,
@@ -81,8 +81,8 @@ impl Core {
         fit
     }
 
-    /// This rank does not do what others wait for. Where they do not know of it, they see only that it
-    /// lives: so it tells them that the job ends.
+    /// Records that this rank fails in a collective. If the others cannot know, aborts the job: they see that this
+    /// rank is alive, and would wait for it.
     #[cold]
     pub(super) fn give_up(&mut self, error: Error) -> Error {
         self.failed = true;

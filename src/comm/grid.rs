@@ -5,8 +5,8 @@ use std::ops::Range;
 use super::IntoRank;
 use crate::error::{Error, Misuse, Result};
 
-/// Local. The elements of part `part`, if `count` elements are cut into `parts` parts, one behind the other, whose
-/// lengths differ by one at most. Behind the last part there are none.
+/// Local. The elements of part `part` if `count` elements are cut into `parts` contiguous parts whose lengths differ by
+/// at most one. Empty for parts after the last one.
 ///
 /// ```
 /// use transom::block;
@@ -24,8 +24,8 @@ pub fn block(count: usize, parts: u32, part: u32) -> Range<usize> {
     at(part)..at(part.saturating_add(1))
 }
 
-/// Ranks in rows and columns, or in a grid of more dimensions: the last coordinate of neighbouring ranks differs by one
-/// (MPI-4.1, section 8.5). Numbers only: ranks of any communicator or window of so many ranks.
+/// Ranks in rows and columns, or in a grid of more dimensions. Consecutive ranks are neighbours in the last dimension
+/// (MPI-4.1, section 8.5). A grid is only numbers: it fits any communicator or window of the same size.
 ///
 /// ```
 /// # fn main() -> transom::Result<()> {
@@ -51,11 +51,11 @@ pub struct Grid<const D: usize> {
 }
 
 impl<const D: usize> Grid<D> {
-    /// Local. A grid of `ranks` ranks with edges on all sides. Dimensions of 0 are chosen, close to each other and
-    /// the greatest first (MPI-4.1, section 8.5.2, `MPI_Dims_create`).
+    /// Local. A grid of `ranks` ranks with edges on all sides. Dimensions that are 0 are chosen: close to each other,
+    /// in descending order (MPI-4.1, section 8.5.2, `MPI_Dims_create`).
     ///
     /// # Errors
-    /// No such grid has so many ranks.
+    /// The product of the dimensions cannot be `ranks`.
     pub fn new(ranks: u32, dims: [u32; D]) -> Result<Self> {
         let refused = || {
             let dims = dims.to_vec();
@@ -82,23 +82,23 @@ impl<const D: usize> Grid<D> {
         })
     }
 
-    /// Local. The same, without edges in the dimensions for which `periodic` says so: there, the first and the last
-    /// rank are neighbours.
+    /// Local. The same grid, without edges in the dimensions for which `periodic` is true: there, the first and the
+    /// last rank are neighbours.
     #[must_use]
     pub fn periodic(self, periodic: [bool; D]) -> Self {
         Self { periodic, ..self }
     }
 
-    /// Local. How many ranks there are in each dimension.
+    /// Local. The number of ranks in each dimension.
     #[must_use]
     pub fn dims(&self) -> [u32; D] {
         self.dims
     }
 
-    /// Local. Where a rank is (MPI-4.1, section 8.5.5, `MPI_Cart_coords`).
+    /// Local. The coordinates of a rank (MPI-4.1, section 8.5.5, `MPI_Cart_coords`).
     ///
     /// # Errors
-    /// `rank` is none of the grid's.
+    /// `rank` is not in the grid.
     pub fn coords(&self, rank: impl IntoRank) -> Result<[u32; D]> {
         let mut rest = rank.into_rank("coords", self.ranks)?;
         let mut coords = [0; D];
@@ -109,10 +109,10 @@ impl<const D: usize> Grid<D> {
         Ok(coords)
     }
 
-    /// Local. The rank that is there (MPI-4.1, section 8.5.5, `MPI_Cart_rank`).
+    /// Local. The rank at these coordinates (MPI-4.1, section 8.5.5, `MPI_Cart_rank`).
     ///
     /// # Errors
-    /// `coords` are outside of the grid.
+    /// `coords` are outside the grid.
     pub fn rank_of(&self, coords: [u32; D]) -> Result<u32> {
         self.rank_at(coords.map(i64::from)).ok_or_else(|| {
             let (coords, dims) = (coords.to_vec(), self.dims.to_vec());
@@ -120,11 +120,11 @@ impl<const D: usize> Grid<D> {
         })
     }
 
-    /// Local. The rank that is so many ranks further on than `rank` in each dimension; `None` if that is beyond an
-    /// edge. It may be a target as it is: nobody is there (MPI-4.1, section 8.5.6, `MPI_Cart_shift`).
+    /// Local. The rank at a distance of `by` from `rank` in each dimension; `None` beyond an edge. The result can be
+    /// passed as a target: `None` stands for `MPI_PROC_NULL` (MPI-4.1, section 8.5.6, `MPI_Cart_shift`).
     ///
     /// # Errors
-    /// `rank` is none of the grid's.
+    /// `rank` is not in the grid.
     pub fn shift(&self, rank: impl IntoRank, by: [i32; D]) -> Result<Option<u32>> {
         let rank = rank.into_rank("shift", self.ranks)?;
         let mut coords = self.coords(rank)?.map(i64::from);
@@ -148,8 +148,8 @@ impl<const D: usize> Grid<D> {
     }
 }
 
-/// Factors of `number`, as many as `count`, the greatest first. One by one the smallest that is no less than all would
-/// be if they were equal.
+/// Splits `number` into `count` factors in descending order. Each step takes the smallest factor that is at least the
+/// value that all would have if they were equal.
 fn balanced(number: u32, count: usize) -> Vec<u32> {
     let small = (1..=number.isqrt()).filter(|&factor| number.is_multiple_of(factor));
     let mut factors: Vec<u32> = small.flat_map(|one| [one, number / one]).collect();

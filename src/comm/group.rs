@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use crate::error::{Error, Misuse, Result};
 use crate::terms::WorldRank;
 
-/// Up to so many members are searched one by one.
+/// Groups of up to this many members are searched linearly.
 const FEW_MEMBERS: usize = 16;
 
 /// An ordered set of ranks of the world (MPI-4.1, section 7.2.1). Clones are cheap.
@@ -23,10 +23,10 @@ enum Ranks {
 
 #[derive(Debug)]
 struct Members {
-    /// No other group's.
+    /// Unique to this group.
     number: u64,
     world_ranks: Box<[u32]>,
-    /// The rank in the group of each rank of the world, for groups that are long to search.
+    /// The rank in the group of each rank of the world, for groups too long to search linearly.
     places: OnceLock<HashMap<u32, u32>>,
 }
 
@@ -61,7 +61,7 @@ impl Group {
         Self(Ranks::World(0))
     }
 
-    /// Local. How many ranks.
+    /// Local. The number of ranks.
     #[must_use]
     #[inline]
     pub fn size(&self) -> u32 {
@@ -100,23 +100,23 @@ impl Group {
         }
     }
 
-    /// As [`Group::world_rank`].
+    /// See [`Group::world_rank`].
     #[inline]
     pub(crate) fn in_world(&self, rank: u32) -> Option<WorldRank> {
         self.world_rank(rank).map(WorldRank)
     }
 
-    /// As [`Group::rank_of_world`].
+    /// See [`Group::rank_of_world`].
     #[inline]
     pub(crate) fn place_of(&self, rank: WorldRank) -> Option<u32> {
         self.rank_of_world(rank.0)
     }
 
-    /// Local. The rank in `other` of each of these ranks of this group, or `None` for those that
-    /// are not in it (MPI-4.1, section 7.3.1, `MPI_Group_translate_ranks`).
+    /// Local. The rank in `other` of each of the ranks `ranks` of this group; `None` for ranks that
+    /// are not in `other` (MPI-4.1, section 7.3.1, `MPI_Group_translate_ranks`).
     ///
     /// # Errors
-    /// A rank that is not in this group.
+    /// A rank is not in this group.
     pub fn translate(&self, ranks: &[u32], other: &Self) -> Result<Vec<Option<u32>>> {
         ranks
             .iter()
@@ -143,32 +143,32 @@ impl Group {
     /// `MPI_Group_incl`).
     ///
     /// # Errors
-    /// A rank that is not in this group, or that comes twice.
+    /// A rank is not in this group, or occurs twice.
     pub fn include(&self, chosen: &[u32]) -> Result<Self> {
         self.choose("include", chosen.iter().copied())
     }
 
-    /// Local. The ranks of this group but for `left_out`, in the order of this group (MPI-4.1,
+    /// Local. The ranks of this group except `left_out`, in the order of this group (MPI-4.1,
     /// section 7.3.2, `MPI_Group_excl`).
     ///
     /// # Errors
-    /// A rank that is not in this group, or that comes twice.
+    /// A rank is not in this group, or occurs twice.
     pub fn exclude(&self, left_out: &[u32]) -> Result<Self> {
         let left_out = self.choose("exclude", left_out.iter().copied())?;
         Ok(self.difference(&left_out))
     }
 
-    /// Local. The ranks `first`, `first + stride`, … up to `last` of this group, for each of
-    /// `ranges`, which are `(first, last, stride)`; a negative stride counts down (MPI-4.1, section
-    /// 7.3.2, `MPI_Group_range_incl`).
+    /// Local. The ranks `first`, `first + stride`, … up to `last` of this group, for each `(first,
+    /// last, stride)` of `ranges`. A negative stride counts down (MPI-4.1, section 7.3.2,
+    /// `MPI_Group_range_incl`).
     ///
     /// # Errors
-    /// A stride of 0, or a rank that is not in this group or that comes twice.
+    /// A stride is 0; a rank is not in this group, or occurs twice.
     pub fn include_ranges(&self, ranges: &[(u32, u32, i32)]) -> Result<Self> {
         self.choose_ranges("include_ranges", ranges)
     }
 
-    /// Local. The ranks of this group but for those of `ranges`, as in [`Group::include_ranges`]
+    /// Local. The ranks of this group except those of `ranges`, as in [`Group::include_ranges`]
     /// (MPI-4.1, section 7.3.2, `MPI_Group_range_excl`).
     ///
     /// # Errors
@@ -186,8 +186,8 @@ impl Group {
         Self::of(self.members().chain(more).collect::<Vec<_>>())
     }
 
-    /// Local. The ranks of this group that are in `other` too, in the order of this group (MPI-4.1,
-    /// section 7.3.2, `MPI_Group_intersection`).
+    /// Local. The ranks of this group that are also in `other`, in the order of this group
+    /// (MPI-4.1, section 7.3.2, `MPI_Group_intersection`).
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         let both = self.members().filter(|&rank| other.contains(rank));
@@ -236,7 +236,7 @@ impl Group {
             if stride == 0 {
                 return Err(Error::new(operation, Misuse::NoStride { first, last }));
             }
-            // Both ends are ranks, so a range holds no more of them than the group.
+            // Both ends are ranks of the group, so a range has at most as many ranks as the group.
             self.member(operation, first)?;
             self.member(operation, last)?;
             let steps = i64::from(stride);

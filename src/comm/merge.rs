@@ -11,7 +11,7 @@ use super::{Communicator, to_elements};
 use crate::datatype::Element;
 use crate::error::{Error, ErrorClass, Result};
 
-/// How each message begins: the lowest rank that failed, and the class of its error.
+/// The header of each message: the lowest rank that failed, and the class of its error.
 #[derive(Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 struct Failed {
@@ -22,12 +22,12 @@ struct Failed {
 const NO_RANK: u32 = u32::MAX;
 const VALUE_AT: usize = size_of::<Failed>();
 
-/// Bytes of what is sent to merge such values.
+/// Bytes of a message that merges values of this type.
 pub(crate) const fn merge_bytes<T>() -> u64 {
     (VALUE_AT + size_of::<T>()) as u64
 }
 
-/// What all ranks have, in a call that goes on.
+/// The result on all ranks, in a call that continues.
 pub(crate) struct Merged<'c, T> {
     pub(crate) value: T,
     comm: &'c Communicator,
@@ -36,9 +36,8 @@ pub(crate) struct Merged<'c, T> {
 }
 
 impl Communicator {
-    /// Collective. Merges a value of every rank, or fails on every rank if it failed on one. `merge` is associative and
-    /// commutative, and changes nothing if it is given again what it was given before: values arrive in any order, and
-    /// more than once.
+    /// Collective. Merges a value of every rank, or fails on every rank if it failed on one. `merge` must be
+    /// associative, commutative and idempotent: values arrive in any order, and more than once.
     pub(crate) fn merge_on<T: Element>(
         &self,
         operation: &'static str,
@@ -61,7 +60,7 @@ impl Communicator {
         let mut all = own.clone();
         let mut carrier = self.begin(operation, Call::new(operation), Ok(()))?;
         carrier.merge(&mut all, &mut combine)?;
-        // Others pass on what this rank said.
+        // Other ranks forward this rank's message.
         let mut again = all.clone();
         combine(&mut again, &own);
         let (failed, value) = parts::<T>(&all);
@@ -85,7 +84,7 @@ impl Communicator {
 }
 
 impl<T> Merged<'_, T> {
-    /// Collective. Gathers what all ranks know to need, by the value, in the same call.
+    /// Collective. Gathers a value of each rank in the same call, if the merged value tells all ranks to do so.
     pub(crate) fn gather<U: Element>(&mut self, mine: U) -> Result<Vec<U>> {
         let comm = self.comm;
         let mine = bytemuck::bytes_of(&mine);
@@ -107,7 +106,7 @@ fn parts<T: Element>(message: &[u8]) -> (Failed, T) {
     )
 }
 
-/// Of failures, the lowest rank's counts; values only while no rank failed.
+/// If ranks failed, the lowest one counts. Values count only if no rank failed.
 fn merge_messages<T: Element>(held: &mut [u8], came: &[u8], merge: &impl Fn(T, T) -> T) {
     let ((held_failed, here), (came_failed, there)) = (parts::<T>(held), parts::<T>(came));
     if came_failed.rank < held_failed.rank {

@@ -56,17 +56,16 @@ use over::Lent;
 use transom_launch::Allgather;
 use two_steps::Engine;
 
-/// Bytes that the world communicator takes of every rank's control region: the same for each.
+/// Bytes of every rank's control region that the world communicator takes: the same on each rank.
 pub(crate) fn world_block_bytes(size: u32, hosts: &Hosts) -> u64 {
     block_bytes(&Rings::new(hosts, &Group::world(size), 0))
 }
 
-/// An ordered set of ranks that act together, with a context of its own: what happens in one
-/// communicator is not seen in another (MPI-4.1, chapter 7).
+/// An ordered set of ranks that act together, with a context of its own: communication in one communicator does not
+/// interfere with another (MPI-4.1, chapter 7).
 ///
-/// Clones are handles to the same communicator. All methods may be called from any thread; the
-/// collectives of one communicator take place one after another, and must do so in the same order
-/// on every rank.
+/// Clones are handles to the same communicator. All methods may be called from any thread. The collectives of one
+/// communicator run one after another, and every rank must call them in the same order.
 #[derive(Clone)]
 pub struct Communicator {
     inner: Arc<Inner>,
@@ -93,7 +92,7 @@ impl Communicator {
         }
     }
 
-    /// Of the ranks of `group`, whose collectives `by` carries.
+    /// A communicator of the ranks of `group`; `by` carries its collectives.
     pub(crate) fn over(
         context: &Arc<Context>,
         group: &Group,
@@ -125,7 +124,7 @@ impl Communicator {
         Err(Error::new(OPERATION, misuse))
     }
 
-    /// All ranks. Its blocks stand at one place everywhere, so that it needs no exchange.
+    /// All ranks. Its blocks have the same offset on every rank, so it needs no exchange.
     pub(crate) fn world(context: &Arc<Context>) -> Self {
         let everyone = Group::world(context.size());
         let team = Team::new(context, context.fabric.clone(), everyone, context.rank().0);
@@ -135,7 +134,7 @@ impl Communicator {
     }
 
     pub(crate) fn alone(context: &Arc<Context>) -> Result<Self> {
-        // Control memory may be shared with the rank, which would give the same block away again.
+        // A forked child may share the control memory with the rank, and would give the same block away again.
         not_forked("alone")?;
         let itself = Group::of([context.rank().0]);
         let team = Team::new(context, context.fabric.clone(), itself, 0);
@@ -151,7 +150,7 @@ impl Communicator {
         &self.inner.team
     }
 
-    /// Collective. Begins a call that every rank makes alike, `fit` with right arguments.
+    /// Collective. Begins a call that every rank makes alike. `fit` says whether the arguments are right.
     fn begin(
         &self,
         operation: &'static str,
@@ -169,7 +168,7 @@ impl Communicator {
         self.inner.team.rank
     }
 
-    /// Local. How many ranks there are.
+    /// Local. The number of ranks.
     #[must_use]
     pub fn size(&self) -> u32 {
         self.inner.team.size()
@@ -181,9 +180,9 @@ impl Communicator {
         &self.inner.team.group
     }
 
-    /// Collective. What each rank makes of its own part counts on all: if every rank passes an `Ok`, each gets its
-    /// own back; if one passes an error, all get one that names the lowest such rank, with its error in words
-    /// ([`PeerError::Failed`]; of the words, the first 512 bytes). Then the communicator goes on.
+    /// Collective. Agrees on success. If every rank passes an `Ok`, each gets its own value back. If a rank passes an
+    /// error, all ranks get an error that names the lowest such rank and quotes up to 512 bytes of its text
+    /// ([`PeerError::Failed`]). The communicator remains usable.
     ///
     /// ```
     /// # fn main() -> transom::Result<()> {
@@ -225,13 +224,13 @@ impl Communicator {
         self.agree_in_words(operation, mine.map_err(in_words))
     }
 
-    /// Collective. The same, of an error that is words.
+    /// Collective. The same, for an error that is text.
     fn agree_in_words<T: Element>(
         &self,
         operation: &'static str,
         mine: std::result::Result<T, (ErrorClass, String)>,
     ) -> Result<Vec<T>> {
-        // A byte that says what failed, and the value.
+        // A byte with the class of the error, and the value.
         let failed = mine.as_ref().map_or_else(|(class, _)| *class as u8, |_| 0);
         let value = mine.as_ref().map_or_else(|_| T::zeroed(), |value| *value);
         let bytes = [&[failed], bytemuck::bytes_of(&value)].concat();
@@ -240,7 +239,7 @@ impl Communicator {
             .begin(operation, Call::new(operation), Ok(()))?
             .allgather(&bytes, &lens)?;
         let entries = all.chunks_exact(bytes.len());
-        // Between hosts, others pass on what this rank said.
+        // Between hosts, other ranks forward this rank's entry.
         if entries.clone().nth(self.rank() as usize) != Some(&bytes) {
             return Err(self.garbled(
                 operation,
@@ -261,7 +260,7 @@ impl Communicator {
             .collect())
     }
 
-    /// Collective. The error of `rank`, in its own words, for all.
+    /// Collective. Gives all ranks the error of `rank` with its text.
     #[cold]
     fn explain(
         &self,
@@ -289,9 +288,9 @@ impl Communicator {
 
     /// Collective. Returns when every rank has called it (MPI-4.1, section 6.3).
     ///
-    /// As all collectives, it fails on every rank, and before anything is sent, if a rank makes another
-    /// call on this communicator or passes other arguments. Then the ranks are out of step, and the
-    /// communicator refuses all later calls; its windows, and other communicators, go on.
+    /// If a rank makes another call on this communicator or passes other arguments, every collective fails on every
+    /// rank before anything is sent. Then the ranks are out of step, and the communicator refuses all later calls. Its
+    /// windows and other communicators remain usable.
     ///
     /// # Errors
     /// A rank died or left, the job was aborted, or a rank makes another call.
@@ -301,8 +300,7 @@ impl Communicator {
             .map(drop)
     }
 
-    /// Collective. Copies `root`'s `data` to every rank's; as long everywhere (MPI-4.1, section
-    /// 6.4).
+    /// Collective. Copies `root`'s `data` to every rank. Lengths are equal on all ranks (MPI-4.1, section 6.4).
     ///
     /// # Errors
     /// `root` is not a rank, lengths or roots differ, a rank died or left.
@@ -314,8 +312,8 @@ impl Communicator {
         carrier.bcast(bytes_mut(data), root)
     }
 
-    /// Collective. Gathers every rank's `data`, as long everywhere, at `root`, which gets all of it
-    /// in the order of ranks; the others get nothing (MPI-4.1, section 6.5).
+    /// Collective. Gathers every rank's `data` at `root`, which gets it in the order of ranks; the others get nothing.
+    /// Lengths are equal on all ranks (MPI-4.1, section 6.5).
     ///
     /// # Errors
     /// `root` is not a rank, lengths or roots differ, a rank died or left.
@@ -329,8 +327,8 @@ impl Communicator {
         Ok(to_elements(&carrier.gather(bytes(data), &lens, root)?))
     }
 
-    /// Collective. As [`Communicator::gather`], where lengths may differ: at `root`, one vector
-    /// for each rank; elsewhere none (MPI-4.1, section 6.5, `MPI_Gatherv`).
+    /// Collective. As [`Communicator::gather`], but lengths may differ. `root` gets one vector for each rank; the
+    /// others get none (MPI-4.1, section 6.5, `MPI_Gatherv`).
     ///
     /// # Errors
     /// `root` is not a rank, roots differ, a rank died or left.
@@ -347,8 +345,8 @@ impl Communicator {
         Ok(cut(&bytes, &lens))
     }
 
-    /// Collective. Gathers every rank's `data`, as long everywhere, on every rank, in the order of
-    /// ranks (MPI-4.1, section 6.7).
+    /// Collective. Gathers every rank's `data` on every rank, in the order of ranks. Lengths are equal on all ranks
+    /// (MPI-4.1, section 6.7).
     ///
     /// # Errors
     /// Lengths differ, a rank died or left.
@@ -357,7 +355,7 @@ impl Communicator {
         self.allgather_as("allgather", data)
     }
 
-    /// Collective. The same, as part of a call of another name.
+    /// Collective. The same, as part of a call with another name.
     fn allgather_as<T: Element>(&self, operation: &'static str, data: &[T]) -> Result<Vec<T>> {
         let call = Call::new(operation).of(data);
         let mut carrier = self.begin(operation, call, Ok(()))?;
@@ -365,8 +363,8 @@ impl Communicator {
         Ok(to_elements(&carrier.allgather(bytes(data), &lens)?))
     }
 
-    /// Collective. As [`Communicator::allgather`], where lengths may differ: one vector for each
-    /// rank (MPI-4.1, section 6.7, `MPI_Allgatherv`).
+    /// Collective. As [`Communicator::allgather`], but lengths may differ. Returns one vector for each rank (MPI-4.1,
+    /// section 6.7, `MPI_Allgatherv`).
     ///
     /// # Errors
     /// A rank died or left.
@@ -375,7 +373,7 @@ impl Communicator {
         self.allgatherv_as("allgatherv", data)
     }
 
-    /// Collective. The same, as part of a call of another name.
+    /// Collective. The same, as part of a call with another name.
     fn allgatherv_as<T: Element>(
         &self,
         operation: &'static str,
@@ -386,9 +384,9 @@ impl Communicator {
         Ok(cut(&carrier.allgather(bytes(data), &lens)?, &lens))
     }
 
-    /// Collective. Combines the ranks' `data`, as long everywhere, element by element; `root` gets
-    /// the result, the others nothing. The order of combination is fixed by the number of ranks,
-    /// their hosts and the root (MPI-4.1, section 6.9).
+    /// Collective. Combines the ranks' `data` element by element. Lengths are equal on all ranks. `root` gets the
+    /// result, the others nothing. The number of ranks, their hosts and the root fix the order of combination (MPI-4.1,
+    /// section 6.9).
     ///
     /// # Errors
     /// The operation is not defined for the type, `root` is not a rank; lengths, types, operations or
@@ -411,8 +409,8 @@ impl Communicator {
         })
     }
 
-    /// Collective. As [`Communicator::reduce`], with the result on every rank, the same to the last
-    /// bit. It is returned; `data` is not changed (MPI-4.1, section 6.9.6).
+    /// Collective. As [`Communicator::reduce`], but every rank gets the result, with identical bits. `data` is not
+    /// changed (MPI-4.1, section 6.9.6).
     ///
     /// # Errors
     /// The operation is not defined for the type; lengths, types or operations differ; a rank died or
@@ -427,7 +425,7 @@ impl Communicator {
         Ok(result)
     }
 
-    /// The root of a collective, and whether it is a rank. One that is none is refused, whichever it is.
+    /// The root of a collective, and whether it is a rank. Every number that is not a rank is refused alike.
     fn root(&self, operation: &'static str, root: impl IntoRank) -> (u32, Result<()>) {
         match root.into_rank(operation, self.size()) {
             Ok(root) => (root, Ok(())),
@@ -435,7 +433,7 @@ impl Communicator {
         }
     }
 
-    /// How many bytes each rank has. `gathers`: whether this rank gets them all.
+    /// The number of bytes of each rank. `gathers`: whether this rank gets them all.
     fn lens<T: Element>(
         &self,
         carrier: &mut dyn Carrier,
@@ -453,7 +451,7 @@ impl Communicator {
                 return Err(self.garbled("collective", rank, "the length of the data"));
             }
         }
-        // A failed allocation later would end the process.
+        // If an allocation failed later, the process would end.
         let mut room = Vec::<u8>::new();
         if gathers && room.try_reserve_exact(total as usize).is_err() {
             (self.team().context).abort_everywhere(AbortCause::CollectiveFailed);
@@ -464,7 +462,7 @@ impl Communicator {
         Ok(lens.into_iter().map(|len| len as usize).collect())
     }
 
-    /// What a rank told in a collective makes no sense. Other ranks may go on: they are told.
+    /// Reports malformed data of a rank in a collective. Aborts the job, since other ranks may continue.
     #[cold]
     pub(crate) fn garbled(&self, operation: &'static str, rank: u32, what: &'static str) -> Error {
         let team = self.team();
@@ -474,7 +472,7 @@ impl Communicator {
     }
 }
 
-/// Fails unless elements of the type can be combined so.
+/// Fails unless the operation is defined for elements of this type.
 fn is_defined<T: Reduce>(operation: &'static str, op: Op) -> Result<()> {
     match T::combine(op, T::zeroed(), T::zeroed()) {
         Some(_) => Ok(()),
@@ -482,7 +480,7 @@ fn is_defined<T: Reduce>(operation: &'static str, op: Op) -> Result<()> {
     }
 }
 
-/// At the root, what all have, combined.
+/// At the root, the combination of all ranks' data.
 fn reduce_to<T: Reduce>(
     carrier: &mut dyn Carrier,
     data: &[T],

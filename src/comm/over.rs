@@ -14,19 +14,19 @@ use super::team::Team;
 use crate::error::{AbortCause, Error, Misuse, PeerError, Result};
 use crate::peers::{around, gather_parts_by, not_forked};
 
-/// An allgather that the caller lends.
+/// An allgather that the caller provides.
 pub(super) struct Lent {
     team: Team,
     by: Box<dyn Allgather + Send>,
-    /// Of the members, as ranks of the world.
+    /// The digest of the members, as ranks of the world.
     members: u64,
     calls: u32,
     operation: &'static str,
-    /// Whether a call failed here: then no later one is made, since the ranks are out of step.
+    /// Whether a call failed here. Then no later call is made, since the ranks are out of step.
     failed: bool,
 }
 
-/// What each rank says when it begins a call.
+/// What each rank sends when it begins a call.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Presented {
@@ -36,7 +36,7 @@ struct Presented {
 }
 
 impl Lent {
-    /// `by` is of as many ranks as the team, of which this one has the same number there.
+    /// `by` has as many ranks as the team, and gives this rank the same number.
     pub(super) fn new(team: &Team, by: Box<dyn Allgather + Send>) -> Self {
         let world_ranks = (0..team.size()).map(|rank| u64::from(team.world_rank(rank).0));
         Self {
@@ -49,8 +49,8 @@ impl Lent {
         }
     }
 
-    /// What each rank passes, of the lengths that all know. A failure is known to this rank only, and the
-    /// others may go on to wait for it: they are told.
+    /// What each rank passes; all ranks know the lengths. Only this rank notices a failure, while others may continue
+    /// to wait for it. So a failure aborts the job.
     fn gather_parts(&mut self, mine: &[u8], lens: &[usize]) -> Result<Vec<Vec<u8>>> {
         let ranks = (self.team.rank, self.team.size());
         let gathered = gather_parts_by(self.operation, &*self.by, ranks, mine, lens);
@@ -61,13 +61,13 @@ impl Lent {
         gathered
     }
 
-    /// The same, as long on all.
+    /// The same, with equal lengths on all ranks.
     fn equal_parts(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
         let lens = vec![mine.len(); self.team.size() as usize];
         self.gather_parts(mine, &lens)
     }
 
-    /// Lengths that the ranks have told each other. An allgather of the longest takes room for as much of all.
+    /// The lengths that the ranks sent each other. The allgather needs memory for the longest one times all ranks.
     fn checked_lens(&mut self, told: &[Vec<u8>]) -> Result<Vec<usize>> {
         let longest = isize::MAX as u64 / u64::from(self.team.size());
         let lens = told.iter().map(|len| bytemuck::pod_read_unaligned(len));
@@ -87,7 +87,7 @@ impl Lent {
 }
 
 impl Carrier for Lent {
-    /// The ranks also find out whether they are those that each takes them for.
+    /// The ranks also check that each has the rank that the others expect.
     fn begin(&mut self, operation: &'static str, mut call: Call, fit: Result<()>) -> Result<()> {
         not_forked(operation)?;
         if self.failed {
@@ -117,7 +117,7 @@ impl Carrier for Lent {
             } else {
                 continue;
             };
-            // All have the same answers, so that all come here.
+            // All ranks have the same answers, so all of them come here.
             self.failed = true;
             fit?;
             return Err(mismatched);
@@ -141,7 +141,7 @@ impl Carrier for Lent {
         Ok(self.gather_parts(mine, lens)?.concat())
     }
 
-    /// To the rank that is so far ahead, for each distance: all at once would be the square of the memory.
+    /// Sends to the rank at each distance in turn: all blocks at once would need memory for all pairs of ranks.
     fn alltoall(&mut self, blocks: RankBlocks) -> Result<RankBlocks> {
         let (me, size) = (self.team.rank, self.team.size());
         let mut mine: Vec<&[u8]> = vec![&[]; size as usize];
@@ -175,7 +175,7 @@ impl Carrier for Lent {
         Ok(())
     }
 
-    /// Each rank has reduced what all have.
+    /// Each rank merges the values of all ranks by itself.
     fn merge(&mut self, bytes: &mut [u8], merge: &mut dyn FnMut(&mut [u8], &[u8])) -> Result<()> {
         self.reduce(bytes, 0, merge)
     }

@@ -12,24 +12,24 @@ use crate::memory::remote::{RemoteMemory, RemoteWord};
 use crate::memory::word::SharedWord;
 
 const RING: u64 = 8 << 10;
-/// The receiver says how far it has read at every multiple of this: the sender is not out of room
-/// before, and knows which word is the last.
+/// The receiver acknowledges at every multiple of this. So the sender does not run out of space before, and knows which
+/// acknowledgement is the last.
 const STEP: u64 = RING / 2;
-/// Bytes of control block for one pipe: the word of the sender that writes to us, the word of the
-/// receiver that we write to, and the ring.
+/// Bytes of the control block for one pipe: the word of the sender that writes to us, the word of the receiver that we
+/// write to, and the ring.
 pub(crate) const PIPE_BYTES: u64 = RINGS_AT + RING;
 const WRITTEN_AT: u64 = 0;
 const READ_AT: u64 = LINE;
 const RINGS_AT: u64 = 2 * LINE;
 
-/// How many of `len` bytes a sender writes at once, behind the `sent` first ones, of which its receiver has read `read`. None:
-/// that cannot be.
+/// How many of `len` bytes a sender writes at once, after it has sent `sent` bytes, of which the receiver has read
+/// `read`. `None`: these counts are impossible.
 pub(crate) fn piece(sent: u64, read: u64, len: u64) -> Option<u64> {
     let room = RING.checked_sub(sent.checked_sub(read)?)?;
     Some(len.min(room).min(RING - sent % RING))
 }
 
-/// What a receiver of `received` bytes says that it has read, if it is time: it said `acknowledged` last.
+/// The count that a receiver of `received` bytes acknowledges, if one is due after `acknowledged`.
 pub(crate) fn acknowledgement(received: u64, acknowledged: u64) -> Option<u64> {
     (received - acknowledged >= STEP).then(|| received - received % STEP)
 }
@@ -38,15 +38,15 @@ pub(crate) fn acknowledgement(received: u64, acknowledged: u64) -> Option<u64> {
 pub(crate) struct Pipe {
     pub(crate) to: u32,
     pub(crate) from: u32,
-    /// Where in every rank's block this pipe's bytes are.
+    /// The offset of this pipe's bytes in every rank's block.
     at: u64,
     block: Arc<ControlBlock>,
     sent: u64,
     received: u64,
-    /// What the sender to us was last told of `received`.
+    /// The last count of `received` that our sender was told.
     acknowledged: u64,
     outlet: Option<Outlet>,
-    /// Where the sender to us reads how far we have read.
+    /// The word at our sender that says how far we have read.
     inlet: Option<RemoteWord>,
 }
 
@@ -71,7 +71,7 @@ impl Pipe {
         }
     }
 
-    /// Sends as much of `bytes` as there is room for; says how much.
+    /// Sends as many of `bytes` as there is space for; returns their number.
     pub(crate) fn try_send(
         &mut self,
         team: &Team,
@@ -104,7 +104,7 @@ impl Pipe {
         Ok(len as usize)
     }
 
-    /// Receives what is there, up to the whole of `bytes`; says how much.
+    /// Receives the bytes that have arrived, at most `bytes.len()`; returns their number.
     pub(crate) fn try_receive(
         &mut self,
         team: &Team,
@@ -126,7 +126,7 @@ impl Pipe {
         self.received += len;
         if let Some(read) = acknowledgement(self.received, self.acknowledged) {
             match self.acknowledge(team, blocks, read) {
-                // A sender that is gone has sent all that it meant to.
+                // A sender that is absent has already sent everything.
                 Err(error) if error.is_absence() => {}
                 other => other?,
             }
@@ -134,13 +134,13 @@ impl Pipe {
         Ok(len as usize)
     }
 
-    /// Whether what is sent is stored in mapped memory, once something was.
+    /// Whether sent bytes are stored to mapped memory, if any have been sent.
     pub(super) fn sends_here(&self) -> bool {
         let outlet = self.outlet.as_ref();
         outlet.is_some_and(|outlet| outlet.written.is_stored_here())
     }
 
-    /// Where in the block our receiver's last word about what we sent arrives, and which it is.
+    /// The offset in the block of our receiver's last acknowledgement, and its value.
     pub(super) fn last_word(&self) -> (u64, u64) {
         (self.at + READ_AT, self.sent - self.sent % STEP)
     }

@@ -3,12 +3,12 @@
 use crate::error::{Error, Misuse, Result};
 
 mod sealed {
-    /// Others would have to say what becomes of a number that is no rank.
+    /// Other implementations would have to say what becomes of a number that is not a rank.
     pub trait Sealed {}
 }
 
-/// A number that names a rank: `u32`, as ranks are, and `usize` and `i32`, as indices and literals are. A
-/// number that is none of the ranks, such as a negative one, is an error of the call that takes it.
+/// A number that names a rank: `u32`, as ranks are, and `usize` and `i32`, as indices and literals are. If the number
+/// is not a rank, for example negative, the call that takes it returns an error.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not name a rank",
     label = "this is no rank",
@@ -18,11 +18,11 @@ pub trait IntoRank: IntoTarget {
     /// Local. This number as one of `size` ranks, for the call `operation`.
     ///
     /// # Errors
-    /// It is none of them.
+    /// The number is not one of these ranks.
     fn into_rank(self, operation: &'static str, size: u32) -> Result<u32>;
 }
 
-/// Who is accessed: a rank, by a number as in [`IntoRank`], or an `Option<u32>`, where `None` is nobody
+/// The target of an operation: a rank, by a number as in [`IntoRank`], or an `Option<u32>`, where `None` is no rank
 /// (MPI-4.1, section 12.3, `MPI_PROC_NULL`).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not name a target",
@@ -30,10 +30,10 @@ pub trait IntoRank: IntoTarget {
     note = "a target is a rank, which is a `u32`, a `usize` or an `i32`; or an `Option<u32>`, of which `None` is nobody"
 )]
 pub trait IntoTarget: Copy + sealed::Sealed {
-    /// Local. This number as one of `size` ranks, or `None` for nobody, for the call `operation`.
+    /// Local. This number as one of `size` ranks, or `None` for `MPI_PROC_NULL`, for the call `operation`.
     ///
     /// # Errors
-    /// It is none of the ranks.
+    /// The number is not one of these ranks.
     fn into_target(self, operation: &'static str, size: u32) -> Result<Option<u32>>;
 }
 

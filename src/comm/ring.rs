@@ -8,12 +8,12 @@ use crate::peers::{around, rounds};
 #[derive(Clone, Debug)]
 pub(crate) struct Ring {
     members: Arc<[u32]>,
-    /// Where this rank stands among them.
+    /// This rank's place among them.
     pub(super) place: u32,
 }
 
 impl Ring {
-    /// All of a team of `size` ranks.
+    /// All ranks of a team of `size`.
     pub(super) fn all(size: u32, rank: u32) -> Self {
         Self {
             members: (0..size).collect(),
@@ -21,14 +21,14 @@ impl Ring {
         }
     }
 
-    /// Of `members`, which grow, and of which `rank` has to be one.
+    /// The ranks `members`, in ascending order; `None` unless `rank` is one of them.
     pub(super) fn of(members: Vec<u32>, rank: u32) -> Option<Self> {
         let place = members.binary_search(&rank).ok()? as u32;
         let members = members.into();
         Some(Self { members, place })
     }
 
-    /// As the rank at `place` sees them, which is less than the size.
+    /// The same for the rank at `place`, which is less than the size.
     pub(super) fn at(&self, place: u32) -> Self {
         let members = self.members.clone();
         Self { members, place }
@@ -45,7 +45,7 @@ impl Ring {
         self.members[place as usize]
     }
 
-    /// The place of a rank of the team, if it stands here.
+    /// The place of a rank of the team, if it is in this ring.
     pub(super) fn place_of(&self, rank: u32) -> Option<u32> {
         let place = self.members.binary_search(&rank).ok()?;
         Some(place as u32)
@@ -56,17 +56,17 @@ impl Ring {
         rounds(self.size())
     }
 
-    /// How much memory its members take.
+    /// The memory that its members take.
     pub(super) fn bytes(&self) -> u64 {
         size_of_val(&*self.members) as u64
     }
 
-    /// The rank `distance` further on, around the ring.
+    /// The rank `distance` places ahead in the ring.
     pub(super) fn ahead(&self, distance: u32) -> u32 {
         self.rank_at(around(self.place, distance, self.size()))
     }
 
-    /// The rank `distance` back, around the ring.
+    /// The rank `distance` places behind in the ring.
     pub(super) fn behind(&self, distance: u32) -> u32 {
         self.ahead(self.size() - distance % self.size())
     }

@@ -13,7 +13,7 @@ use crate::liveness::Awaited;
 use crate::memory::control::ControlBlock;
 use crate::terms::WorldRank;
 
-/// Bytes of control block that a ring of so many rounds takes.
+/// Bytes of the control block that a ring of `rounds` rounds takes.
 pub(super) fn ring_channel_bytes(rounds: u32) -> u64 {
     u64::from(rounds) * PIPE_BYTES
 }
@@ -26,7 +26,7 @@ pub(super) struct RingChannel {
 }
 
 impl RingChannel {
-    /// `start`: where in every rank's block its pipes stand.
+    /// `start`: the offset of its pipes in every rank's block.
     pub(super) fn new(ring: Ring, block: &Arc<ControlBlock>, start: u64) -> Self {
         let pipe = |round: u32| {
             let (ahead, behind) = (ring.ahead(1 << round), ring.behind(1 << round));
@@ -47,7 +47,7 @@ impl RingChannel {
         }
     }
 
-    /// What receivers still write into this rank's block.
+    /// The acknowledgements that receivers still write into this rank's block.
     pub(super) fn last_words(&self) -> impl Iterator<Item = (u64, u64)> {
         self.pipes.iter().map(Pipe::last_word)
     }
@@ -59,10 +59,10 @@ pub(super) struct InRingChannel<'e> {
     channel: &'e mut RingChannel,
 }
 
-/// What goes ahead of the bytes of a message.
+/// Bytes of the header of a message.
 pub(crate) const HEADER: usize = 16;
 
-/// How far an exchange has come.
+/// The state of an exchange.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     Done,
@@ -79,7 +79,8 @@ impl InRingChannel<'_> {
         self.core.team.size()
     }
 
-    /// Room for as many bytes as the rank 2^round behind is to send. A failed allocation later would end the process.
+    /// A buffer for the bytes that the rank 2^round behind will send. If an allocation failed later, the process would
+    /// end.
     pub(super) fn room_for(&mut self, round: u32, bytes: u64) -> Result<Vec<u8>> {
         if bytes > isize::MAX as u64 {
             return Err(self.garbled(round, "the length of the data"));
@@ -95,7 +96,7 @@ impl InRingChannel<'_> {
         Ok(room)
     }
 
-    /// What the rank 2^round behind has sent makes no sense.
+    /// Reports malformed data from the rank 2^round behind.
     #[cold]
     pub(super) fn garbled(&mut self, round: u32, what: &'static str) -> Error {
         let from = self.channel.pipes[round as usize].from;
@@ -104,8 +105,8 @@ impl InRingChannel<'_> {
         self.core.give_up(error)
     }
 
-    /// One step: sends to the rank 2^round ahead, and receives from the one that far behind. `None`: nothing goes
-    /// that way.
+    /// One step: sends to the rank 2^round ahead, and receives from the rank 2^round behind. `None`: no bytes in that
+    /// direction.
     pub(super) fn exchange(
         &mut self,
         round: u32,
@@ -127,7 +128,7 @@ impl InRingChannel<'_> {
         let pipe = &mut self.channel.pipes[round as usize];
         let (team, blocks) = (&core.team, &*core.blocks);
         let (to, from) = (pipe.to, pipe.from);
-        // Whom this step still waits for: a rank that has done its part may be elsewhere by now.
+        // The ranks for which this step still waits: a rank that has done its part may be elsewhere by now.
         let awaited = Cell::new([None; 2]);
         let message = send.map(|bytes| (header(digest, bytes.len()), bytes));
         let mut sent = 0;
@@ -161,7 +162,7 @@ impl InRingChannel<'_> {
                         0 => break,
                         some => received += some,
                     }
-                    // All have agreed on what they send.
+                    // All ranks have agreed on what they send.
                     if received == HEADER && header_in != header(digest, bytes.len()) {
                         let what = "a message in a pipe";
                         let WorldRank(rank) = team.world_rank(from);
@@ -186,7 +187,7 @@ impl InRingChannel<'_> {
                 .map(|rank| Awaited::Rank(team.world_rank(rank)))
                 .try_for_each(|rank| team.check(operation, rank))
         };
-        // Patience starts anew whenever bytes move: it is for waits in which nothing does.
+        // Patience restarts whenever bytes move.
         loop {
             let mut last = step()?;
             if last == Step::Stuck {

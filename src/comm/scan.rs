@@ -5,14 +5,15 @@ use super::{Communicator, bytes, bytes_mut, fold, is_defined, to_elements};
 use crate::datatype::{Op, Reduce};
 use crate::error::Result;
 
-/// So many bytes of all ranks together are held at a time.
+/// The number of bytes of all ranks together that are held at a time.
 const PIECE: usize = 1 << 20;
 
 impl Communicator {
-    /// Collective. Combines the `data` of this rank and of those before it, as long everywhere, element by element and
-    /// in the order of ranks. It is returned; `data` is not changed (MPI-4.1, section 6.11.1, `MPI_Scan`).
+    /// Collective. Combines the `data` of this rank and of the ranks before it element by element, in the order of
+    /// ranks, and returns the result; `data` is not changed. Lengths are equal on all ranks (MPI-4.1, section 6.11.1,
+    /// `MPI_Scan`).
     ///
-    /// Each rank receives the data of all, in pieces: for long data, an algorithm on it is faster.
+    /// Each rank receives the data of all ranks, in pieces. For long data, a dedicated algorithm is faster.
     ///
     /// # Errors
     /// The operation is not defined for the type; lengths, types or operations differ; a rank died or left.
@@ -21,7 +22,7 @@ impl Communicator {
         self.prefix("scan", data, op, self.rank() as usize + 1)
     }
 
-    /// Collective. As [`Communicator::scan`], of the ranks before this one: nothing on rank 0 (MPI-4.1, section
+    /// Collective. As [`Communicator::scan`], without this rank's own data; rank 0 gets nothing (MPI-4.1, section
     /// 6.11.2, `MPI_Exscan`).
     ///
     /// # Errors
@@ -31,7 +32,7 @@ impl Communicator {
         self.prefix("exscan", data, op, self.rank() as usize)
     }
 
-    /// Collective. Of the first `count` ranks.
+    /// Collective. Combines the data of the first `count` ranks.
     fn prefix<T: Reduce>(
         &self,
         operation: &'static str,

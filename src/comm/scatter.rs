@@ -8,8 +8,8 @@ use crate::datatype::Element;
 use crate::error::{Error, Misuse, Result};
 
 impl Communicator {
-    /// Collective. Cuts `root`'s `data` into as many equal parts as there are ranks, and returns on each rank its
-    /// part, in the order of ranks. What the others pass does not count (MPI-4.1, section 6.6).
+    /// Collective. Cuts `root`'s `data` into one equal part for each rank, and returns on each rank its part, in the
+    /// order of ranks. The other ranks' `data` is ignored (MPI-4.1, section 6.6).
     ///
     /// # Errors
     /// On every rank: `root` is not a rank, `root`'s elements cannot be cut into equal parts, roots or sizes of elements
@@ -25,11 +25,11 @@ impl Communicator {
         self.scatter_from(OPERATION, root, fit, || self.even_parts(data))
     }
 
-    /// Collective. As [`Communicator::scatter`], where lengths may differ: `root` passes one vector for each rank;
-    /// what the others pass does not count (MPI-4.1, section 6.6, `MPI_Scatterv`).
+    /// Collective. As [`Communicator::scatter`], but lengths may differ: `root` passes one vector for each rank. The
+    /// other ranks' `parts` are ignored (MPI-4.1, section 6.6, `MPI_Scatterv`).
     ///
     /// # Errors
-    /// On every rank: `root` is not a rank or passes another number of vectors, roots or sizes of elements differ, a
+    /// On every rank: `root` is not a rank or passes a wrong number of vectors, roots or sizes of elements differ, a
     /// rank died or left.
     #[must_use = "the result is returned; `parts` is not changed"]
     pub fn scatterv<T: Element>(&self, parts: &[Vec<T>], root: impl IntoRank) -> Result<Vec<T>> {
@@ -42,10 +42,10 @@ impl Communicator {
         self.scatter_from(OPERATION, root, fit, || self.blocks(parts))
     }
 
-    /// Collective. As [`Communicator::scatter`] of one element for each rank: returns this rank's.
+    /// Collective. As [`Communicator::scatter`] with one element for each rank: returns this rank's element.
     ///
     /// # Errors
-    /// As for [`Communicator::scatter`]; `root` passes another number of elements than there are ranks.
+    /// As for [`Communicator::scatter`]; the number of `root`'s elements is not the number of ranks.
     #[must_use = "the result is returned; `data` is not changed"]
     pub fn scatter_value<T: Element>(&self, data: &[T], root: impl IntoRank) -> Result<T> {
         const OPERATION: &str = "scatter";
@@ -61,8 +61,8 @@ impl Communicator {
         }
     }
 
-    /// Collective. Cuts each rank's `data`, as long everywhere, into as many equal parts as there are ranks, and
-    /// gives each rank one of them: returns what all have for this rank, in the order of ranks (MPI-4.1, section 6.8).
+    /// Collective. Cuts each rank's `data` into one equal part for each rank, and gives each rank its part: returns the
+    /// parts of all ranks for this rank, in the order of ranks. Lengths are equal on all ranks (MPI-4.1, section 6.8).
     ///
     /// # Errors
     /// On every rank: the elements cannot be cut into equal parts, lengths differ, a rank died or left.
@@ -79,8 +79,8 @@ impl Communicator {
         }
     }
 
-    /// Collective. As [`Communicator::alltoall`], where lengths may differ: each rank passes one vector for each
-    /// rank, and gets one from each (MPI-4.1, section 6.8, `MPI_Alltoallv`).
+    /// Collective. As [`Communicator::alltoall`], but lengths may differ: each rank passes one vector for each rank,
+    /// and gets one from each (MPI-4.1, section 6.8, `MPI_Alltoallv`).
     ///
     /// ```
     /// # fn main() -> transom::Result<()> {
@@ -98,7 +98,7 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// On every rank: a rank passes another number of vectors, sizes of elements differ, a rank died or left.
+    /// On every rank: a rank passes a wrong number of vectors, sizes of elements differ, a rank died or left.
     #[must_use = "the result is returned; `parts` is not changed"]
     pub fn alltoallv<T: Element>(&self, parts: &[Vec<T>]) -> Result<Vec<Vec<T>>> {
         const OPERATION: &str = "alltoallv";
@@ -108,7 +108,7 @@ impl Communicator {
         self.parts_of_all(OPERATION, &mut **carrier, self.blocks(parts))
     }
 
-    /// Collective. What `root` has for this rank, of `parts` there.
+    /// Collective. Returns this rank's part of `parts` at `root`.
     fn scatter_from<T: Element>(
         &self,
         operation: &'static str,
@@ -130,7 +130,7 @@ impl Communicator {
         }
     }
 
-    /// Collective. What each rank has for this one.
+    /// Collective. Returns the part of each rank for this rank.
     fn parts_of_all<T: Element>(
         &self,
         operation: &'static str,
@@ -157,7 +157,7 @@ impl Communicator {
         blocks
     }
 
-    /// Of elements that can be cut evenly.
+    /// Cuts the elements into equal parts; their number must be divisible.
     fn even_parts<T: Element>(&self, data: &[T]) -> RankBlocks {
         let part = data.len() / self.size() as usize;
         let mut blocks = RankBlocks::default();

@@ -7,11 +7,11 @@ use super::ring::Ring;
 use super::team::Rings;
 use crate::peers::around;
 
-/// The place of a leader among the ranks of its host.
+/// A leader's place among the ranks of its host.
 pub(super) const LEADER: u32 = 0;
 
-/// What a rank of a ring does in one round: it sends to the one 2^round ahead, and receives from the one as far behind. The
-/// ranges say whose parts these are: of the ranks that are so far behind this one (allgather) or the root (the others).
+/// One round of a rank of a ring: it sends to the rank 2^round ahead, and receives from the rank 2^round behind. The
+/// ranges name the owners of the parts by their distance behind this rank (allgather) or the root (the others).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Round {
     pub(crate) sends: Option<Range<u32>>,
@@ -21,27 +21,27 @@ pub(crate) struct Round {
 /// A collective among the ranks of a ring, in ceil(log2(p)) rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Algorithm {
-    /// Binomial tree: in round k, each of the 2^k ranks that have the bytes sends them 2^k ahead.
+    /// Binomial tree: in round k, each of the 2^k ranks that have the bytes sends them to the rank 2^k ahead.
     Bcast,
-    /// Binomial tree, towards the root: in round k, the ranks whose distance to the root has k as its lowest set bit send
-    /// what they have gathered.
+    /// Binomial tree towards the root: in round k, a rank sends the parts that it has gathered if the lowest set bit of
+    /// its distance to the root is k.
     Gather,
-    /// The same tree, with one part as long as each.
+    /// The same tree; all messages are one part of equal length.
     Reduce,
-    /// Dissemination: after round k, each rank has what the 2^(k + 1) ranks up to itself had, in one part as long as each, some
-    /// of it twice where there are no more ranks.
+    /// Dissemination: after round k, each rank has merged the values of itself and the 2^(k + 1) − 1 ranks behind it,
+    /// some of them twice where there are fewer ranks. All messages are one part of equal length.
     Merge,
-    /// Bruck's algorithm: before round k, each rank has the parts of itself and of the 2^k − 1 ranks behind; it passes on
-    /// as many as are still missing.
+    /// Bruck's algorithm: before round k, each rank has its own part and those of the 2^k − 1 ranks behind it. It
+    /// forwards as many as are still missing.
     Allgather,
 }
 
 impl Algorithm {
-    /// What the rank at `place` does in a round. `root` is a place; an allgather has none.
+    /// The round of the rank at `place`. `root` is a place; an allgather has no root.
     pub(crate) fn round(self, size: u32, place: u32, root: u32, round: u32) -> Round {
         let step = 1 << round;
         let distance = |from, to| around(to, size - from, size);
-        // The first ranks so far behind, of those that there are.
+        // The distances from `start` on: `count` of them, or as many as there are.
         let parts = |start: u32, count: u32| start..start.saturating_add(count).min(size);
         match self {
             Self::Bcast => {
@@ -76,16 +76,16 @@ impl Algorithm {
     }
 }
 
-/// Where a part of a collective goes.
+/// The ring in which a phase runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Among {
-    /// The ranks of this host; all, where there is one step.
+    /// The ranks of this host, or all ranks if there is one step.
     Here,
     /// The leaders.
     Leaders,
 }
 
-/// A part of a collective: an algorithm in one ring. `root` is a place there.
+/// A part of a collective: an algorithm in one ring. `root` is a place in that ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Phase {
     pub(crate) among: Among,
@@ -93,7 +93,7 @@ pub(crate) struct Phase {
     pub(crate) root: u32,
 }
 
-/// The phases of a rank, one after the other. Ranks that take part in one ring do so in the same place of this list.
+/// The phases of a rank, in order. The ranks of one ring have its phase at the same index.
 pub(crate) type Phases = [Option<Phase>; 3];
 
 fn here(algorithm: Algorithm, root: u32) -> Option<Phase> {
@@ -106,7 +106,7 @@ fn here(algorithm: Algorithm, root: u32) -> Option<Phase> {
 }
 
 impl Rings {
-    /// The ring in which phases go.
+    /// The ring of a phase.
     pub(crate) fn ring(&self, among: Among) -> Option<&Ring> {
         match (&self.by_host, among) {
             (None, Among::Here) => Some(&self.all),
@@ -120,7 +120,7 @@ impl Rings {
         self.rooted(Algorithm::Bcast, root)
     }
 
-    /// The other way.
+    /// The reverse of a broadcast.
     pub(crate) fn gather(&self, root: u32) -> Phases {
         let mut phases = self.rooted(Algorithm::Gather, root);
         phases.reverse();

@@ -25,9 +25,8 @@ impl Communicator {
         self.derive("dup", Ok(team), &every)
     }
 
-    /// Collective. Splits the ranks by `color`; in each part they are ordered by `key`, then by
-    /// rank here. `None` as colour: this rank takes part in no part (MPI-4.1, section 7.4.2,
-    /// `MPI_Comm_split`).
+    /// Collective. Splits the ranks by `color`. In each part, ranks are ordered by `key`, then by their rank here. A
+    /// rank with the colour `None` is in no part (MPI-4.1, section 7.4.2, `MPI_Comm_split`).
     ///
     /// # Errors
     /// A rank is out of control memory, died or left.
@@ -43,7 +42,7 @@ impl Communicator {
             .collect();
         members.sort_by_key(|&rank| (all[rank as usize * 3 + 2], rank));
         if color.is_none() {
-            // Takes part in the exchange, and in nothing after it.
+            // This rank takes part in the exchange only.
             self.agree_on("split", Ok(0_u64))?;
             return Ok(None);
         }
@@ -51,14 +50,14 @@ impl Communicator {
         self.derive("split", Ok(team), &members).map(Some)
     }
 
-    /// Collective. Splits the ranks into those that can load from and store to each other's memory:
-    /// those of one host, in one namespace of processes; in each part they are ordered by `key`, then
-    /// by rank here (MPI-4.1, section 7.4.2, `MPI_Comm_split_type` with `MPI_COMM_TYPE_SHARED`).
+    /// Collective. Splits the ranks into groups that can load from and store to each other's memory: those of one host
+    /// in one PID namespace. In each part, ranks are ordered by `key`, then by their rank here (MPI-4.1, section 7.4.2,
+    /// `MPI_Comm_split_type` with `MPI_COMM_TYPE_SHARED`).
     ///
-    /// Where the job's device maps no memory, as RDMA devices do not, the ranks of a part reach each
-    /// other by shared memory, in this communicator, what is made from it, and its windows:
-    /// [`allocate_shared`](crate::raw::Window::allocate_shared) works there, and all else is as fast
-    /// as on the soft device.
+    /// If the job's device maps no memory, like RDMA devices, the ranks of a part communicate through shared memory in
+    /// this communicator, in communicators made from it, and in its windows. There
+    /// [`allocate_shared`](crate::raw::Window::allocate_shared) works, and everything else is as fast as on the soft
+    /// device.
     ///
     /// # Errors
     /// A rank is out of control memory or may not use the soft device, died or left.
@@ -69,7 +68,7 @@ impl Communicator {
         let WorldRank(me) = team.world_rank(team.rank);
         let (host, fabric) = match host_identity(me) {
             Ok(host) => (host, team.context.open_host_fabric()),
-            // The others hear of it below.
+            // The other ranks hear of it below.
             Err(error) => (format!("{me:x}"), Err(error)),
         };
         let record = match &fabric {
@@ -93,14 +92,14 @@ impl Communicator {
         let members: Vec<u32> = members.into_iter().map(|(_, rank)| rank).collect();
         let part = fabric.map(|fabric| self.part(&members, fabric));
         let made = self.derive(OPERATION, part, &members)?;
-        // Now that no rank has failed, none of the records is a refusal.
+        // No rank has failed, so none of the records is an error.
         for (rank, record) in records {
             made.team().fabric.introduce(rank, record);
         }
         Ok(made)
     }
 
-    /// Those of this communicator's ranks, as this one of them sees them.
+    /// The team of `members` of this communicator, as seen by this rank.
     fn part(&self, members: &[u32], fabric: Arc<Fabric>) -> Team {
         let team = self.team();
         let world: Vec<u32> = members
@@ -126,7 +125,7 @@ impl Communicator {
             (_, Err(own_fault)) => return Err(own_fault.during(operation)),
             (Err(error), Ok((_, block))) => {
                 if !error.is_known_everywhere() {
-                    // Some ranks may think that the communicator exists, and write here.
+                    // Some ranks may believe that the communicator exists, and write here.
                     mem::forget(block);
                 }
                 return Err(error);
@@ -145,7 +144,7 @@ impl Communicator {
     }
 }
 
-/// What a rank tells the others of itself, so that those of its host find it.
+/// What a rank sends so that the ranks of its host find it.
 struct Introduction {
     host: String,
     key: i32,

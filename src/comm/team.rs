@@ -17,20 +17,20 @@ use crate::wait::Verdict;
 #[derive(Clone)]
 pub(crate) struct Team {
     pub(crate) context: Arc<Context>,
-    /// How its members reach each other.
+    /// The device and peers through which its members reach each other.
     pub(crate) fabric: Arc<Fabric>,
     pub(crate) group: Group,
     pub(crate) rank: u32,
     pub(crate) rings: Arc<Rings>,
 }
 
-/// Where the ranks of a team stand when they all have to tell each other something.
+/// The rings of a team's ranks, for calls in which all ranks have to hear of each other.
 #[derive(Clone, Debug)]
 pub(crate) struct Rings {
-    /// Whether they all run on one host, as far as that is known.
+    /// Whether all ranks are known to run on one host.
     pub(crate) one_host: bool,
     pub(super) all: Ring,
-    /// Where they go by hosts.
+    /// The order by hosts, if collectives take two steps.
     pub(super) by_host: Option<Arc<ByHost>>,
 }
 
@@ -49,18 +49,18 @@ impl Rings {
         }
     }
 
-    /// Whether what all have to tell each other goes by hosts.
+    /// Whether barriers and collectives take two steps, by hosts.
     pub(crate) fn is_by_host(&self) -> bool {
         self.by_host.is_some()
     }
 
-    /// How much memory they take.
+    /// The memory that they take.
     pub(crate) fn bytes(&self) -> u64 {
         let by_host = self.by_host.as_ref();
         self.all.bytes() + by_host.map_or(0, |hosts| hosts.bytes())
     }
 
-    /// The same as another rank sees it.
+    /// The same for another rank.
     pub(crate) fn see_as(&mut self, rank: u32) {
         self.all.place = rank;
         if let Some(hosts) = &mut self.by_host {
@@ -70,7 +70,7 @@ impl Rings {
 }
 
 impl Team {
-    /// As [`Context::check`], in a call of a communicator of these ranks.
+    /// See [`Context::check`], for a call of a communicator of these ranks.
     #[cold]
     pub(crate) fn check(&self, operation: &'static str, awaited: Awaited<'_>) -> Verdict<'_> {
         let place = || format!("on a communicator of {} ranks", self.size());
@@ -108,7 +108,7 @@ impl Team {
         self.context.connect_by(&self.fabric, self.world_rank(rank))
     }
 
-    /// What to report when an operation that needs `rank` failed.
+    /// The error to report when an operation that needs `rank` failed.
     #[cold]
     pub(crate) fn blame(&self, operation: &'static str, rank: u32, error: Error) -> Error {
         let error = self.context.blame(self.world_rank(rank), error);
@@ -123,7 +123,7 @@ impl Team {
         Err(Error::new(operation, Misuse::RankOutOfRange { rank, size }))
     }
 
-    /// The word `at` bytes into `rank`'s block; `blocks` says where those are.
+    /// The word at the offset `at` of `rank`'s block; `blocks` are the offsets of the blocks.
     pub(crate) fn word(&self, rank: u32, blocks: &Column<u64>, at: u64) -> Result<RemoteWord> {
         let (memory, block) = self.connect_to(rank)?.block(blocks.get(rank))?;
         Ok(memory.word(block + at))

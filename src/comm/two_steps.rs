@@ -20,7 +20,7 @@ use crate::error::Result;
 use crate::memory::columns::Column;
 use crate::memory::control::ControlBlock;
 
-/// Bytes of control block that a communicator takes, on each of its ranks.
+/// Bytes of the control block that a communicator takes on each rank.
 pub(crate) fn block_bytes(rings: &Rings) -> u64 {
     let channels = match rings.by_host.as_ref() {
         None => ring_channel_bytes(rings.all.rounds()),
@@ -34,11 +34,11 @@ pub(crate) fn block_bytes(rings: &Rings) -> u64 {
 /// The part of a communicator that one collective at a time uses.
 pub(crate) struct Engine {
     core: Core,
-    /// Where collectives take two steps.
+    /// Present if collectives take two steps.
     hosts: Option<Arc<ByHost>>,
-    /// Of the ranks of this host; of all, where there is one step.
+    /// The channel of the ranks of this host, or of all ranks if there is one step.
     here: RingChannel,
-    /// Of the leaders, for one of them.
+    /// The channel of the leaders, if this rank is one.
     leaders: Option<RingChannel>,
 }
 
@@ -83,7 +83,7 @@ impl Engine {
         of(&self.core.team.rings).into_iter().flatten()
     }
 
-    /// Goes through phases with one value. `combine` folds what arrives into what is held.
+    /// Runs phases with one value. `combine` folds received values into the local one.
     fn fold(
         &mut self,
         of: impl Fn(&Rings) -> Phases,
@@ -103,7 +103,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Lengths by place here.
+    /// The lengths by place in the ring `here`.
     fn lens_here(&self, lens: &[usize]) -> Vec<usize> {
         let ring = &self.here.ring;
         let places = 0..ring.size();
@@ -135,7 +135,7 @@ impl Carrier for Engine {
         let mut of_others = lens_of_hosts(&hosts, lens);
         of_others[of_root as usize] = 0;
         if is_here {
-            // What comes from other hosts goes to the root as a part of its leader's.
+            // Bytes from other hosts go to the root as a part of its leader's.
             lens_here[LEADER as usize] += of_others.iter().sum::<usize>();
         }
         let mut held = if is_here { Vec::new() } else { mine.to_vec() };
@@ -175,7 +175,7 @@ impl Carrier for Engine {
         Ok(in_order(&held, hosts.ranks_by_host(None), lens))
     }
 
-    /// What is for other hosts goes by the leaders.
+    /// Blocks for other hosts go through the leaders.
     fn alltoall(&mut self, blocks: RankBlocks) -> Result<RankBlocks> {
         let Some(hosts) = self.hosts.clone() else {
             return self.here().alltoall(blocks, |to| to);
@@ -205,8 +205,8 @@ impl Carrier for Engine {
 }
 
 impl Drop for Engine {
-    /// A rank may be through with its last call, and drop the communicator, before its receivers
-    /// have read all of it. They still write how far they are into this rank's block.
+    /// A rank may finish its last call and drop the communicator before its receivers have read everything. They still
+    /// write acknowledgements into this rank's block.
     fn drop(&mut self) {
         if self.core.failed {
             mem::forget(self.core.block.clone());
@@ -221,7 +221,7 @@ impl Drop for Engine {
     }
 }
 
-/// What the ranks of each host have together.
+/// The total length of each host's ranks.
 fn lens_of_hosts(hosts: &ByHost, lens: &[usize]) -> Vec<usize> {
     let mut of_hosts = vec![0; hosts.hosts() as usize];
     for (rank, len) in (0..).zip(lens) {

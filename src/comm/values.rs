@@ -7,8 +7,7 @@ use crate::datatype::{Element, Op, Reduce};
 use crate::error::Result;
 
 impl Communicator {
-    /// Collective. As [`Communicator::bcast`] of one element: returns `root`'s `value`; what the others pass does not
-    /// count.
+    /// Collective. As [`Communicator::bcast`] of one element: returns `root`'s `value`; the others' are ignored.
     ///
     /// # Errors
     /// As for [`Communicator::bcast`].
@@ -17,7 +16,8 @@ impl Communicator {
         Ok(value)
     }
 
-    /// Collective. As [`Communicator::gather`] of one element on each rank: `root` gets all, the others nothing.
+    /// Collective. As [`Communicator::gather`] of one element on each rank: `root` gets all of them, the others
+    /// nothing.
     ///
     /// # Errors
     /// As for [`Communicator::gather`].
@@ -33,7 +33,7 @@ impl Communicator {
         self.allgather(slice::from_ref(&value))
     }
 
-    /// Collective. As [`Communicator::reduce`] of one element on each rank: `None` but at `root`.
+    /// Collective. As [`Communicator::reduce`] of one element on each rank: `None` except at `root`.
     ///
     /// # Errors
     /// As for [`Communicator::reduce`].
@@ -78,8 +78,8 @@ impl Communicator {
         Ok(value)
     }
 
-    /// Collective. As [`Communicator::exscan`] of one element on each rank: `None` on rank 0. By
-    /// [`Op::Sum`] it says where a rank's elements begin if those of all stand in the order of ranks.
+    /// Collective. As [`Communicator::exscan`] of one element on each rank: `None` on rank 0. With [`Op::Sum`] of the
+    /// lengths, it gives the index of a rank's first element if all elements are stored in the order of ranks.
     ///
     /// ```
     /// # fn main() -> transom::Result<()> {
@@ -106,7 +106,7 @@ impl Communicator {
         Ok(self.allreduce_value(u8::from(mine), Op::Land)? != 0)
     }
 
-    /// Collective. Whether `mine` is true on a rank.
+    /// Collective. Whether `mine` is true on any rank.
     ///
     /// # Errors
     /// As for [`Communicator::all`].

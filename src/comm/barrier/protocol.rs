@@ -20,27 +20,27 @@
 use crate::error::Result;
 
 const EPOCH_SHIFT: u32 = 32;
-/// The highest bit of what a rank comes for: ranks came for different things.
+/// The highest bit of a call tag: ranks entered for different calls.
 pub(super) const DISPUTED: u32 = 1 << 31;
 
 /// The steps of one rank, and the flags that go with them.
 pub(super) trait Steps {
-    /// A rank that came for something else, in words.
+    /// The description of a rank that entered for another call.
     type Mismatch;
 
     fn count(&self) -> usize;
 
-    /// Tells the rank that is told in this step, if any is.
+    /// Signals this step's receiver, if there is one.
     fn signal(&self, step: usize, flag: u64) -> Result<()>;
 
-    /// What the rank that is heard in this step has told last, and all that it did before; none if no rank is heard.
+    /// The last flag of this step's sender, with everything the sender did before it; `None` if the step has no sender.
     fn heard(&self, step: usize) -> Result<Option<u64>>;
 
-    /// Waits until `arrived`, which the rank that is heard brings about.
+    /// Waits until `arrived`, which this step's sender makes true.
     fn wait(&self, step: usize, arrived: &dyn Fn() -> Result<bool>) -> Result<()>;
 
-    /// A rank that came for something else than this one, after the one that is heard has told
-    /// `tag`; and how to name it to those that are told, below [`DISPUTED`].
+    /// Describes a rank that entered for another call than this one, after this step's sender sent `tag`; also as a
+    /// code for this rank's receivers, below [`DISPUTED`].
     fn name_mismatch(&self, step: usize, tag: u32) -> (Self::Mismatch, u32);
 }
 

@@ -12,14 +12,14 @@ use crate::comm::by_host::ByHost;
 use crate::comm::ring::Ring;
 use crate::peers::rounds;
 
-/// One step: this rank tells one other, and then hears of one.
+/// One step: this rank signals one rank, and then waits for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) to: Option<Flag>,
     pub(crate) from: Option<Flag>,
 }
 
-/// A flag in the block of the rank that is told: of the other rank of the step, and which.
+/// A flag in the receiver's block: the other rank of the step, and the flag's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Flag {
     pub(crate) rank: u32,
@@ -30,26 +30,26 @@ fn flag(rank: u32, number: u32) -> Option<Flag> {
     Some(Flag { rank, number })
 }
 
-/// The most that one rank hears in a tree: each is a line of every block, whether or not ranks are oversubscribed.
+/// The most ranks that one rank waits for in a tree. Each costs a line in every block, oversubscribed or not.
 const BRANCHES: u32 = 8;
 
-/// How many flags each rank has, whether or not they are oversubscribed.
+/// The number of flags of each rank, whether or not the ranks are oversubscribed.
 pub(super) fn flags(all: &Ring, by_host: Option<&ByHost>) -> u32 {
     match by_host {
-        // In a tree, one that releases and one of each branch.
+        // A tree has one flag for the release and one for each branch.
         None => all.rounds().max(all.size().min(BRANCHES + 1)),
         Some(hosts) => hosts.rounds_here() + hosts.rounds_of_leaders() + 1,
     }
 }
 
-/// The steps of the rank whose ring of all ranks this is. `oversubscribed`: all ranks know that they are.
+/// The steps of the rank to which the ring `all` belongs. `oversubscribed`: all ranks know that they are.
 pub(super) fn steps(all: &Ring, by_host: Option<&ByHost>, oversubscribed: bool) -> Vec<Step> {
     (0..)
         .map_while(|number| step(all, by_host, oversubscribed, number))
         .collect()
 }
 
-/// Its step of a number, counted from 0; none behind the last.
+/// The rank's step with this number, counted from 0; `None` after the last.
 pub(super) fn step(
     all: &Ring,
     by_host: Option<&ByHost>,
@@ -79,7 +79,7 @@ fn tell(rank: u32, number: u32) -> Step {
 
 /// A tree with the first rank at its root.
 fn up_and_down(all: &Ring, number: u32) -> Option<Step> {
-    // The first flag is that of who releases.
+    // The first flag is that of the parent, which releases this rank.
     let released = 0;
     let arrived = |place: u32| 1 + (place - 1) % BRANCHES;
     let (place, size) = (all.place, all.size());
@@ -104,7 +104,7 @@ fn by_hosts(hosts: &ByHost, number: u32) -> Option<Step> {
     let of_leaders = hosts.rounds_here();
     let released = of_leaders + hosts.rounds_of_leaders();
     let here = &hosts.here;
-    // The children of this rank stand 2^0, 2^1, … 2^(below - 1) further on.
+    // The children of this rank are 2^0, 2^1, … 2^(below - 1) places ahead.
     let most = match here.place {
         0 => here.rounds(),
         place => place.trailing_zeros(),
@@ -132,7 +132,7 @@ fn by_hosts(hosts: &ByHost, number: u32) -> Option<Step> {
     Some(tell(child(round), released))
 }
 
-/// Dissemination: in round r, tell the rank 2^r ahead and hear the rank 2^r back.
+/// Dissemination: in round r, signal the rank 2^r ahead and wait for the rank 2^r behind.
 fn around(ring: &Ring, first: u32, round: u32) -> Option<Step> {
     (round < ring.rounds()).then(|| Step {
         to: flag(ring.ahead(1 << round), first + round),
