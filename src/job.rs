@@ -22,8 +22,8 @@ use crate::window::Info;
 
 /// This process's membership in a parallel job.
 ///
-/// Dropping it leaves the job, as [`Job::finish`] does: ranks that still wait for this one get an
-/// error. Dropping it while panicking aborts the job.
+/// Dropping it leaves the job, like [`Job::finish`]: ranks that still wait for this one get an error. Dropping it
+/// during a panic aborts the job.
 ///
 /// ```no_run
 /// let job = transom::Job::init()?;
@@ -37,7 +37,7 @@ pub struct Job {
     finished: bool,
 }
 
-/// A process can be a rank of one job, once: launchers accept one client.
+/// A process can join a job only once: launchers accept one client.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 fn take() -> Result<()> {
@@ -49,39 +49,37 @@ fn take() -> Result<()> {
 }
 
 impl Job {
-    /// Collective over the job. Joins the job that this process was launched into
-    /// (`transom run`, `mpiexec.hydra`, `srun --mpi=pmi2`, or by PMIx Open MPI's `mpirun` and `srun
-    /// --mpi=pmix`), or the one whose ranks meet where the environment says, or a job of one rank where
-    /// there are no others.
+    /// Collective over the job. Joins the job in which this process was launched (by `transom run`, `mpiexec.hydra`,
+    /// `srun --mpi=pmi2`, or through PMIx by Open MPI's `mpirun` and `srun --mpi=pmix`), or the job whose rendezvous
+    /// the environment names. If there are no other ranks, it is a job of one rank.
     ///
-    /// Ranks that no launcher started together are told who they are by `TRANSOM_RANK` and
-    /// `TRANSOM_SIZE`, and where they meet by `TRANSOM_RENDEZVOUS=HOST:PORT`: there rank 0 listens, and the
-    /// others come to it over TCP. `TRANSOM_JOB_SECRET`, the same for all, is how they know each other; it may
-    /// be missing where all are on one host (`localhost`). Under torchrun none of these is needed but the
-    /// secret, in indexed jobs of Kubernetes and under Flux not the rank. Such a job has no launcher afterwards:
-    /// see [`Job::over`].
+    /// Ranks that no launcher started together get their identity from `TRANSOM_RANK` and `TRANSOM_SIZE`, and the
+    /// address of their rendezvous from `TRANSOM_RENDEZVOUS=HOST:PORT`: rank 0 listens there, and the others connect to
+    /// it by TCP. They authenticate each other by `TRANSOM_JOB_SECRET`, the same for all, which may be unset if all
+    /// ranks are on one host (`localhost`). Under torchrun, only the secret has to be set; in indexed jobs of
+    /// Kubernetes and under Flux, everything but the rank. Afterwards such a job has no launcher: see [`Job::over`].
     ///
-    /// The environment variable `TRANSOM_DEVICE` chooses the device; unset or `auto`, it is soft
-    /// where all ranks share a host, and else an RDMA device. `TRANSOM_CONTROL_BYTES` is the size of
-    /// the memory from which windows and communicators take the words that their peers write. Unless it is
-    /// set, that memory grows as it is needed, from 16 MiB of address space, or 4 MiB on devices that lock such memory
-    /// into physical memory, or what the number of ranks needs, if that is more.
+    /// The environment variable `TRANSOM_DEVICE` chooses the device. If it is unset or `auto`, the device is soft if
+    /// all ranks share a host, and otherwise an RDMA device. `TRANSOM_CONTROL_BYTES` is the size of the memory from
+    /// which windows and communicators take the words that their peers write. If it is unset, this memory grows on
+    /// demand. Its initial address space is 16 MiB, or 4 MiB on devices that lock such memory into physical memory, or
+    /// more if the number of ranks needs more.
     ///
-    /// `TRANSOM_LOG`, `TRANSOM_REPORT` and `TRANSOM_TRACE` have what happens shown: warnings and more on
-    /// standard error, where this program has set no subscriber of `tracing` before; a table of what each window
-    /// did; a trace for Perfetto.
+    /// `TRANSOM_LOG`, `TRANSOM_REPORT` and `TRANSOM_TRACE` turn on output: warnings and more on standard error, unless
+    /// this program has already set a subscriber of `tracing`; a table of the operations of each window; a trace for
+    /// Perfetto.
     ///
     /// # Errors
-    /// The environment says that there are other ranks, and not how to reach them; ranks do not come within
-    /// `TRANSOM_START_TIMEOUT` (seconds; 600), or do not belong together; the device is unknown or refused
-    /// by the system, or none joins the hosts that the ranks run on; this process joined a job before.
-    /// If a rank cannot start, no rank does, and the others are told which it is.
+    /// The environment says that there are other ranks, but not how to reach them; ranks do not arrive within
+    /// `TRANSOM_START_TIMEOUT` (seconds; 600), or belong to different jobs; the device is unknown, refused by the
+    /// system, or does not connect the ranks' hosts; this process joined a job before. If one rank cannot start, no
+    /// rank does, and the others are told which one it is.
     pub fn init() -> Result<Self> {
         Self::init_thread(ThreadLevel::default())
     }
 
-    /// Collective over the job. As [`Job::init`], with a promise about threads (MPI-4.1, section
-    /// 11.6.2, `MPI_Init_thread`).
+    /// Collective over the job. As [`Job::init`], with a promise about threads (MPI-4.1, section 11.6.2,
+    /// `MPI_Init_thread`).
     ///
     /// # Errors
     /// As for [`Job::init`].
@@ -90,7 +88,7 @@ impl Job {
         let named = named_device(job_secret());
         let by = start::join()?;
         if by.size() == 1 && !by.has_launcher() && named.is_err() {
-            // Nobody waits for this process: it may try another device.
+            // No other rank waits for this process, so it may try another device.
             TAKEN.store(false, Ordering::SeqCst);
         }
         let started = by.name();
@@ -98,19 +96,18 @@ impl Job {
         Ok(Self::of(context, started))
     }
 
-    /// Collective over the job. Joins a job whose ranks somebody else has started, and which an
-    /// allgather of theirs joins: another communication library, a program that made the processes by
-    /// itself. The device is chosen as by [`Job::init`]. Unstable: see [`lower`](crate::lower).
+    /// Collective over the job. Joins a job whose ranks were started by other means and are connected by an allgather
+    /// of the caller: by another communication library, or a program that created the processes itself. The device is
+    /// chosen as by [`Job::init`]. Unstable: see [`lower`](crate::lower).
     ///
-    /// `by` is needed here only, a few times. Then this rank knows how to reach all others, and the
-    /// library makes no use of what they have in common otherwise. Nobody tells it then of ranks that
-    /// died: it finds out itself, where it waits for one or looks at it.
+    /// Only this call uses `by`, a few times. After it, this rank can reach all others. Since there is no launcher to
+    /// report ranks that died, a rank notices a death only when it waits for the dead rank or checks it.
     ///
     /// # Errors
-    /// On every rank if one rank fails, where `by` brings them together: the device is unknown or
-    /// refused by the system, or none joins the hosts that the ranks run on; ranks that differ in who
-    /// they say they are. On this rank: `by` failed, or names a rank beyond its size; this process
-    /// joined a job before, or failed to in a way that others may know of.
+    /// On every rank if one rank fails and `by` still works: the device is unknown, refused by the system, or does not
+    /// connect the ranks' hosts; ranks contradict each other about their identity. On this rank: `by` failed, or names
+    /// a rank beyond its size; this process joined a job before, or failed to in a way that other ranks may have
+    /// noticed.
     pub fn over(by: &dyn Allgather, level: ThreadLevel) -> Result<Self> {
         let ranks = check_rank(by)?;
         take()?;
@@ -119,7 +116,7 @@ impl Job {
         Ok(Self::of(context, "an allgather"))
     }
 
-    /// `started`: by what the ranks found each other.
+    /// `started`: how the ranks found each other.
     fn of(context: Arc<Context>, started: &str) -> Self {
         let rank = context.rank().0;
         let host = |rank| context.hosts().host_of(rank);
@@ -158,18 +155,17 @@ impl Job {
         Communicator::alone(&self.context)
     }
 
-    /// Local. A communicator of the ranks of `group`, in that order, whose collectives `by` carries: an
-    /// allgather of the same ranks in the same order. It takes no control memory, and making a window
-    /// on it is two allgathers. Its barriers and collectives cost more than those of other
-    /// communicators; those that are made from it are as others. It may go before its windows.
-    /// Unstable: see [`lower`](crate::lower).
+    /// Local. A communicator of the ranks of `group`, in that order. `by`, an allgather of the same ranks in the same
+    /// order, carries its collectives. It takes no control memory, and creating a window on it takes two allgathers.
+    /// Its barriers and collectives cost more than those of other communicators; communicators made from it are
+    /// ordinary ones. It may be dropped before its windows. Unstable: see [`lower`](crate::lower).
     ///
-    /// If `by` fails in a collective, that is an error on this rank, and aborts the job, since the other
-    /// ranks may know nothing of it.
+    /// If `by` fails in a collective, this rank gets an error and the job is aborted, since the other ranks may not
+    /// notice the failure.
     ///
     /// # Errors
-    /// `by` is of another number of ranks, or this rank is another one there than in the group. Groups
-    /// that differ are an error of the first collective, on all ranks.
+    /// `by` has another number of ranks than the group, or gives this rank another number. If ranks pass different
+    /// groups, the first collective fails on all of them.
     pub fn communicator(
         &self,
         group: &Group,
@@ -178,34 +174,31 @@ impl Job {
         Communicator::over(&self.context, group, Box::new(by))
     }
 
-    /// Local. Has every long wait call `hook`, in place of an earlier one: each thread that waits in a
-    /// call of this library calls it, some microseconds after the wait began and then again and again,
-    /// until what is awaited has come or the wait failed. So a host that has to be called makes
-    /// progress meanwhile. While there is a hook, waits sleep for 0.1 ms at most. Calls that only ask,
-    /// such as [`Request::test`](crate::raw::Request::test), do not call it. Unstable: see
+    /// Local. Makes every long wait call `hook`, which replaces an earlier hook. Each thread that waits in a call of
+    /// this library calls it a few microseconds after the wait began, and then repeatedly until the wait ends. A host
+    /// library that has to be called can so make progress during waits. With a hook, waits sleep for 0.1 ms at most.
+    /// Calls that do not wait, such as [`Request::test`](crate::raw::Request::test), do not call it. Unstable: see
     /// [`lower`](crate::lower).
     ///
-    /// The hook makes no call of this library that other ranks have a part in, and does not wait for
-    /// other ranks. Waits of several threads call it at once. A panic in it aborts the process. It is
-    /// dropped with the job.
+    /// The hook must not make a call of this library that involves other ranks, and must not wait for other ranks.
+    /// Several threads may call it at once. A panic in it aborts the process. It is dropped with the job.
     pub fn on_wait(&self, hook: impl Fn() + Send + Sync + 'static) {
         set_hook(Some(Arc::new(hook)));
     }
 
-    /// Local. Has [`Job::abort`] call `hook` with its arguments, in place of an earlier one, after the
-    /// other ranks were told. Unstable: see [`lower`](crate::lower).
+    /// Local. Makes [`Job::abort`] call `hook` with its arguments after it has told the other ranks. Replaces an
+    /// earlier hook. Unstable: see [`lower`](crate::lower).
     pub fn on_abort(&self, hook: impl Fn(i32, &str) + Send + Sync + 'static) {
         self.context.set_on_abort(Arc::new(hook));
     }
 
-    /// Local. Waits until `done` says true, asked again and again, as calls of this library wait: it
-    /// spins, yields, then sleeps in growing steps up to a millisecond, and calls the hook of
-    /// [`Job::on_wait`]. `awaited`: the rank of the world that has a part in it; if that is `None`, it
-    /// may be any. Unstable: see [`lower`](crate::lower).
+    /// Local. Calls `done` until it returns true. Waits as the calls of this library do: it spins, yields, then sleeps
+    /// in growing steps up to a millisecond, and calls the hook of [`Job::on_wait`]. `awaited` is the rank of the world
+    /// that has to act; `None` stands for any rank. Unstable: see [`lower`](crate::lower).
     ///
     /// # Errors
-    /// The job was aborted; the awaited rank died or left, or any died where none is named; there is
-    /// no such rank; the process was forked from the rank. Where it fails, `done` had said false.
+    /// The job was aborted; the awaited rank died or left, or any rank died if `awaited` is `None`; there is no such
+    /// rank; the process was forked from the rank. If it fails, the last result of `done` was false.
     pub fn wait_until(&self, awaited: Option<u32>, mut done: impl FnMut() -> bool) -> Result<()> {
         const OPERATION: &str = "wait_until";
         not_forked(OPERATION)?;
@@ -218,7 +211,7 @@ impl Job {
             }
             None => Awaited::AnyOf {
                 ranks: &any,
-                // What it did before is there.
+                // The effects of a rank that left are already visible.
                 excused: &|_, has_left| has_left,
                 surely: None,
             },
@@ -231,15 +224,15 @@ impl Job {
         )
     }
 
-    /// Local. Leaves the job, as dropping it does, and says how that went. Waits for no other rank.
+    /// Local. Leaves the job as dropping it does, and returns the result. Does not wait for other ranks.
     ///
     /// # Errors
-    /// The job was aborted, or the launcher did not take the farewell: then this rank has left all the
-    /// same. The process was forked from the rank, and leaves nothing.
+    /// The job was aborted, or the launcher did not accept the farewell; this rank has left nevertheless. The process
+    /// was forked from the rank, and so does not leave the job.
     pub fn finish(mut self) -> Result<()> {
         const OPERATION: &str = "finish";
         not_forked(OPERATION)?;
-        // Whoever finds out is to tell others, for which it must still be there.
+        // A rank that notices the abort tells the others, so it must not have left yet.
         let aborted = self.context.check_aborted(OPERATION);
         self.finished = true;
         diagnostics::leaving();
@@ -255,24 +248,23 @@ impl Job {
         self.context.device().name()
     }
 
-    /// Local. What this process has taken from the device: registered memory, queue pairs,
-    /// completion queue entries. `None` for devices on which nothing of it is scarce.
+    /// Local. The resources of the device that this process has taken: registered memory, queue pairs, completion queue
+    /// entries. `None` for devices on which none of them is scarce.
     #[must_use]
     pub fn device_usage(&self) -> Option<Usage> {
         self.context.device().usage()
     }
 
-    /// Local. By which addresses peers reach this process, and at which it has reached others, in words. `None` for devices
-    /// whose peers are not reached by addresses of a network.
+    /// Local. The addresses by which peers reach this process, and those at which it has reached others, as text.
+    /// `None` for devices that do not use network addresses.
     #[must_use]
     pub fn device_addresses(&self) -> Option<String> {
         self.context.device().addresses()
     }
 
-    /// Local. Allocates `size` zeroed bytes that a window created over them serves as fast as one
-    /// that allocates its own, and that operations transfer from and to without a copy (MPI-4.1,
-    /// section 9.2, `MPI_Alloc_mem`). Aligned to 64, or more with the hint `mpi_minimum_memory_alignment`.
-    /// Freed with [`Job::free_mem`] or with the job.
+    /// Local. Allocates `size` zeroed bytes. A window created over them is as fast as an allocated one, and operations
+    /// transfer from and to them without a copy (MPI-4.1, section 9.2, `MPI_Alloc_mem`). Aligned to 64 bytes, or more
+    /// with the hint `mpi_minimum_memory_alignment`. Freed with [`Job::free_mem`] or with the job.
     ///
     /// # Errors
     /// Out of memory, or a malformed hint.
@@ -281,8 +273,8 @@ impl Job {
         self.context.alloc_mem(size, info.alignment())
     }
 
-    /// Local. `len` elements, all bytes zero, in memory that the device can transfer from and to
-    /// without a copy (MPI-4.1, section 9.2, `MPI_Alloc_mem`). Freed when dropped.
+    /// Local. `len` elements with all bytes zero, in memory that the device can transfer from and to without a copy
+    /// (MPI-4.1, section 9.2, `MPI_Alloc_mem`). Freed when dropped.
     ///
     /// ```
     /// # fn main() -> transom::Result<()> {
@@ -296,18 +288,18 @@ impl Job {
     /// ```
     ///
     /// # Errors
-    /// `len` elements are more than 2^63 − 1 bytes; out of memory, or of memory that may be locked.
+    /// `len` elements exceed 2^63 − 1 bytes; out of memory or of memory that may be locked.
     pub fn alloc<T: Element>(&self, len: usize) -> Result<Buffer<T>> {
         Buffer::new(&self.world, len)
     }
 
-    /// Local. Frees what [`Job::alloc_mem`] returned (MPI-4.1, section 9.2, `MPI_Free_mem`).
+    /// Local. Frees memory that [`Job::alloc_mem`] returned (MPI-4.1, section 9.2, `MPI_Free_mem`).
     ///
     /// # Errors
-    /// `base` was not handed out, or was freed already.
+    /// `base` was not returned by `alloc_mem`, or was freed already.
     ///
     /// # Safety
-    /// No window over the memory is alive, and nothing refers to it any more.
+    /// No window over the memory exists, and nothing refers to it.
     pub unsafe fn free_mem(&self, base: NonNull<u8>) -> Result<()> {
         not_forked("free_mem")?;
         self.context.free_mem(base)
@@ -317,7 +309,7 @@ impl Job {
     /// told to end all ranks with this exit code (MPI-4.1, section 11.4.2, `MPI_Abort`). Does nothing
     /// in a process that was forked from the rank.
     ///
-    /// A job of [`Job::over`], or one whose ranks met by themselves, has no launcher, but the hook of
+    /// A job of [`Job::over`], and one whose ranks used a rendezvous, has no launcher, only the hook of
     /// [`Job::on_abort`].
     pub fn abort(&self, code: i32, message: &str) {
         self.context.abort_everywhere(AbortCause::Aborted);
@@ -336,7 +328,7 @@ impl fmt::Debug for Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        // A forked child drops a copy; the job, with its threads and connections, is its parent's.
+        // A forked child drops a copy; its parent owns the job, with its threads and connections.
         if is_forked() {
             std::mem::forget(self.context.clone());
             return;

@@ -92,7 +92,7 @@ pub use typed::{
 };
 pub use window::Info;
 
-/// The README's program is compiled and run with the documentation's.
+/// The program in README.md is compiled and run with the doctests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -7,7 +7,7 @@ use std::fmt;
 pub enum LockKind {
     /// Others may hold it shared.
     Shared,
-    /// Nobody else may hold it.
+    /// No other rank may hold it.
     Exclusive,
 }
 
@@ -35,21 +35,20 @@ impl fmt::Display for Flavor {
     }
 }
 
-/// Which threads of a rank call Transom (MPI-4.1, section 11.6). Windows can be shared by threads
-/// at every level; the level says whether calls may overlap in time.
+/// Which threads of a rank call Transom (MPI-4.1, section 11.6). Threads can share windows at every level; the level
+/// says whether calls may overlap in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ThreadLevel {
-    /// Calls of one rank never overlap: the caller sees to that. Saves a locked instruction here
-    /// and there. If they do overlap, nested or unmatched locks may go unnoticed, and
-    /// accumulates of integers be lost.
+    /// The caller guarantees that calls of one rank never overlap. Saves some locked instructions. If calls do overlap,
+    /// nested or unmatched locks may go unnoticed, and updates of integers by accumulates may be lost.
     Serialized,
     /// Any thread may call at any time.
     #[default]
     Multiple,
 }
 
-/// A rank of the world, where peers are found. All other ranks are of a window or a communicator, whose
-/// group leads from those to this.
+/// A rank of the world, by which peers are found. All other rank numbers belong to a window or a communicator, whose
+/// group translates them to this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WorldRank(pub(crate) u32);
 
@@ -59,7 +58,7 @@ impl fmt::Display for WorldRank {
     }
 }
 
-/// A call and the rank that it is aimed at: what its errors name.
+/// A call and its target rank, for error messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Aim {
     /// The name of the call.
@@ -76,8 +75,8 @@ impl Aim {
         Self { operation, rank }
     }
 
-    /// Does something that is off the fast path. What is passed to a call that is not inlined has to be in
-    /// memory: so it is put there behind this call, which takes it apart, in registers.
+    /// Runs `body` off the fast path. Arguments of a call that is not inlined have to be in memory. This method takes
+    /// the aim apart and passes it in registers, so that it is stored to memory only after this call.
     #[inline(always)]
     pub(crate) fn aside<R>(self, body: impl FnOnce(Self) -> R) -> R {
         #[cold]
@@ -88,7 +87,7 @@ impl Aim {
         call(self.operation, self.rank, body)
     }
 
-    /// As [`Aim::aside`], for what some jobs do all the time: those over a network.
+    /// As [`Aim::aside`], for code that is not cold in every job: over a network it is common.
     #[inline(always)]
     pub(crate) fn by_call<R>(self, body: impl FnOnce(Self) -> R) -> R {
         #[inline(never)]

@@ -1,27 +1,26 @@
 //! MPI's error classes.
 
-/// MPI's error classes, as far as one-sided communication uses them (MPI-4.1, sections 9.4 and
-/// 12.6.2).
+/// The error classes of MPI that one-sided communication uses (MPI-4.1, sections 9.4 and 12.6.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bytemuck::CheckedBitPattern)]
 #[non_exhaustive]
 #[repr(u8)]
 pub enum ErrorClass {
-    /// An argument that no other class is for.
+    /// An argument that belongs to no other class.
     Arg = 1,
-    /// An assertion that the call does not take.
+    /// An assertion that the call does not accept.
     Assert,
-    /// Memory that is not mapped, or was not handed out by `alloc_mem`.
+    /// Memory that is not mapped, or was not allocated by `alloc_mem`.
     Base,
     /// A null buffer.
     Buffer,
-    /// A communicator or window whose ranks are out of step, since an earlier collective call
+    /// A communicator or window whose ranks are out of step, because an earlier collective call
     /// failed.
     Comm,
-    /// Lengths that differ, or leave 64 bits.
+    /// Lengths that differ or exceed 64 bits.
     Count,
     /// A displacement unit.
     Disp,
-    /// A rank of a group that is not one of the window.
+    /// A rank of a group that is not in the window.
     Group,
     /// Never: hints may differ between ranks.
     Info,
@@ -31,35 +30,34 @@ pub enum ErrorClass {
     LockType,
     /// Out of memory.
     NoMem,
-    /// An operation that the type or the call does not allow.
+    /// An operation that is not defined for the type, or not allowed in the call.
     Op,
     /// The system or a device refused.
     Other,
     /// Another rank died, left or gave up.
     ProcAborted,
-    /// A rank that is none, or comes twice.
+    /// A number that is not a rank, or occurs twice.
     Rank,
-    /// Memory that is attached already, or is not.
+    /// Memory that is already attached, or is not attached.
     RmaAttach,
-    /// Never: conflicting accesses are not looked for (MPI-4.1, section 12.7 leaves their outcome
+    /// Never: conflicting accesses are not detected (MPI-4.1, section 12.7 leaves their outcome
     /// undefined).
     RmaConflict,
-    /// A window that was made by another call than this one needs.
+    /// A window of another flavor than the call needs.
     RmaFlavor,
-    /// A target's memory that is too small, or not attached.
+    /// An access outside a target's memory or outside its attached memory.
     RmaRange,
     /// Ranks that cannot load from and store to each other's memory.
     RmaShared,
-    /// An epoch that is not open, or must not be.
+    /// An epoch that is not open but should be, or the reverse.
     RmaSync,
-    /// A size of memory.
+    /// An invalid size of memory.
     Size,
-    /// Never: data of more elements than there is room for is of class `Type`, as data of other
-    /// elements is.
+    /// Never: data with too many elements is of class `Type`, like data with other elements.
     Truncate,
     /// A datatype that does not fit the call or the other side.
     Type,
-    /// Never: a freed window is moved out of, so that nothing can name it.
+    /// Never: freeing a window consumes it.
     Win,
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::terms::LockKind;
 
-/// What a window was found in when a call needed something else.
+/// The state in which a call found the window while it needed another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EpochState {
@@ -12,7 +12,7 @@ pub enum EpochState {
     None,
     /// A fence epoch is open.
     Fence,
-    /// A fence epoch is open, in which this rank has called an operation.
+    /// A fence epoch is open, and this rank has called an operation in it.
     FenceUsed,
     /// Locks of single targets are held.
     Locks,
@@ -20,30 +20,30 @@ pub enum EpochState {
     Locked(u32),
     /// This target is not locked.
     NotLocked(u32),
-    /// `lock_all` is in force.
+    /// An epoch of `lock_all` is open.
     LockAll,
     /// An access epoch of `start` is open.
     Started,
-    /// An access epoch of `start` is open, and this rank is not in its group.
+    /// An access epoch of `start` is open, and this rank is not one of its targets.
     NotStarted(u32),
     /// An exposure epoch of `post` is open.
     Exposed,
     /// No exposure epoch of `post` is open.
     NotExposed,
-    /// A rank is in a collective call of the window, and waits there for another one.
+    /// A rank waits in a collective call of the window for another rank.
     InCollective {
         /// The rank that is in the call.
         rank: u32,
         /// The call.
         call: &'static str,
-        /// A rank that has not come to it.
+        /// A rank that has not entered the call.
         awaited: u32,
     },
-    /// The lock in question is one of this kind, of this rank.
+    /// The lock in question is of this kind and at this rank.
     LockOf(LockKind, u32),
     /// `local_mut` of a lock has lent this rank's own part as a slice.
     OwnPartLent,
-    /// A session is open, or was and has not been closed.
+    /// A session is open, or was opened and not closed.
     Session,
 }
 

@@ -10,7 +10,7 @@ use crate::terms::Flavor;
 pub enum Misuse {
     #[error("rank {rank} is not one of these {size} ranks (legal: 0 to {})", .size.saturating_sub(1))]
     RankOutOfRange { rank: u32, size: u32 },
-    /// What a program gave as a rank is negative, or greater than any.
+    /// A number that the program passed as a rank is negative or too large.
     #[error("{number} is not one of these {size} ranks (legal: 0 to {})", .size.saturating_sub(1))]
     NoRank { number: i128, size: u32 },
     #[error("rank {rank} comes twice; a group holds each rank once")]
@@ -43,7 +43,7 @@ pub enum Misuse {
         len: u64,
         size: u64,
     },
-    /// One of many places that an operation was given; nothing was done at any.
+    /// One place of a list is wrong; the operation did nothing at any place.
     #[error("place {index} of the list, rank {rank} and displacement {disp}: {cause}")]
     InList {
         index: u64,
@@ -71,7 +71,7 @@ pub enum Misuse {
     BadUnit { unit: u64 },
     #[error("size {size} is not legal: {reason}")]
     BadSize { size: u64, reason: &'static str },
-    /// The device was asked for something that it does not have, or cannot do with this memory.
+    /// The device lacks something that the call needs, or cannot do it with this memory.
     #[error(transparent)]
     Device(rdma_sys_shim::Error),
     #[error("address {address:#x} was not handed out by alloc_mem, or was freed already")]
@@ -144,7 +144,7 @@ pub enum Misuse {
         ty: &'static str,
         legal: &'static str,
     },
-    /// A rule of derived datatypes.
+    /// A rule of derived datatypes was broken.
     #[error(transparent)]
     Datatype(DatatypeMisuse),
     #[error("null buffer for {len} bytes")]
@@ -155,7 +155,7 @@ pub enum Misuse {
         ours: String,
         theirs: String,
     },
-    /// Of an allgather of the caller's.
+    /// The caller's allgather returned a wrong number of blocks.
     #[error("the allgather is of {found} ranks, where there are {size}")]
     BlockCount { found: usize, size: u32 },
     #[error("the allgather returned {found} bytes of rank {rank}, where all passed {wanted}")]

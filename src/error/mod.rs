@@ -27,7 +27,7 @@ use transom_launch::start::StartError;
 /// The result of every fallible call of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A failed operation: what was tried, and why it did not work.
+/// A failed operation: its name, and why it failed.
 ///
 /// One pointer wide, so that the success path of a put stays in registers.
 pub struct Error(Box<Inner>);
@@ -37,7 +37,7 @@ struct Inner {
     kind: ErrorKind,
 }
 
-/// Whose fault it is.
+/// The party at fault.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -93,8 +93,8 @@ impl Error {
         }
     }
 
-    /// Whether the system keeps this rank, and maybe no other, from going on. A launcher that is gone
-    /// concerns all, who find out by themselves.
+    /// Whether the operating system stops this rank, and perhaps no other. A launcher that has gone affects all ranks;
+    /// each finds out by itself.
     pub(crate) fn is_of_this_rank(&self) -> bool {
         match self.kind() {
             ErrorKind::System(SystemError::Start(StartError::Pmi(_) | StartError::Pmix(_))) => {
@@ -110,7 +110,7 @@ impl Error {
         self.0.operation
     }
 
-    /// Local. Whose fault it is, with the operands.
+    /// Local. The party at fault, with the operands.
     #[must_use]
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
@@ -140,7 +140,7 @@ impl Error {
         }
     }
 
-    /// The process whose absence the device reported, and how it came to be absent.
+    /// The process that the device reported as absent, and the cause of its absence.
     pub(crate) fn absence(&self) -> Option<(u32, Absence)> {
         self.of_device()?.absence()
     }
@@ -150,7 +150,7 @@ impl Error {
         (self.of_device()).is_some_and(rdma_sys_shim::Error::is_own_trouble)
     }
 
-    /// Whether the operation failed because the rank is not there any more.
+    /// Whether the operation failed because the rank no longer exists.
     pub(crate) fn is_absence(&self) -> bool {
         let named = matches!(
             self.0.kind,
@@ -165,7 +165,7 @@ impl Error {
         named || self.absence().is_some() || self.is_remote_access()
     }
 
-    /// What a peer's device refused access to.
+    /// The address to which a peer's device refused access.
     pub(crate) fn refused_address(&self) -> Option<u64> {
         match self.of_device()? {
             rdma_sys_shim::Error::RemoteAccess { address, .. } => Some(*address),
@@ -173,7 +173,7 @@ impl Error {
         }
     }
 
-    /// Whether a peer's device refused: it has withdrawn the memory, or never granted this.
+    /// Whether a peer's device refused access: it has withdrawn the memory, or never permitted this access.
     pub(crate) fn is_remote_access(&self) -> bool {
         (self.of_device()).is_some_and(rdma_sys_shim::Error::is_remote_access)
     }
@@ -188,7 +188,7 @@ impl fmt::Display for Error {
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.class() {
-            // The class of what has none says nothing.
+            // The class `Other` adds no information.
             ErrorClass::Other => write!(f, "{self}"),
             class => write!(f, "{self} ({class:?})"),
         }

@@ -11,38 +11,38 @@ use super::ErrorClass;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PeerError {
-    /// The process is gone, without having said so.
+    /// The process ended without leaving the job.
     #[error("rank {rank} died (process {pid}{})", OnHost(.host))]
     Died {
         /// Rank in the world communicator.
         rank: u32,
-        /// Its process.
+        /// Its PID.
         pid: u32,
-        /// The host that it ran on, where that may be another one than this rank's.
+        /// Its host, if that may differ from this rank's.
         host: Option<Arc<str>>,
     },
-    /// The process has started another program (exec), with which it left the job.
+    /// The process has started another program (exec), and so left the job.
     #[error("rank {rank} has left the job: its process ({pid}) has started another program (exec)")]
     Replaced {
         /// Rank in the world communicator.
         rank: u32,
-        /// Its process.
+        /// Its PID.
         pid: u32,
     },
-    /// The process was gone when this rank first needed it, and the launcher does not say why.
+    /// The process had ended when this rank first needed it, and the launcher does not say why.
     #[error("rank {rank} is gone (process {pid}): it died, or it left the job early")]
     Gone {
         /// Rank in the world communicator.
         rank: u32,
-        /// Its process.
+        /// Its PID.
         pid: u32,
     },
-    /// The rank does not answer: it died, or the way to it is broken.
+    /// The rank does not answer: it died, or the connection to it is broken.
     #[error("rank {rank} does not answer: {reason}")]
     Silent {
         /// Rank in the world communicator.
         rank: u32,
-        /// What the device says about it.
+        /// The device's reason.
         reason: String,
     },
     /// The rank finished its part of the job while others still needed it.
@@ -56,19 +56,19 @@ pub enum PeerError {
     Aborted {
         /// Rank in the world communicator of the rank that failed first.
         rank: u32,
-        /// What it did.
+        /// The cause.
         cause: AbortCause,
     },
-    /// What a rank wrote for others to read makes no sense: it was overwritten, or another version
-    /// of Transom runs there.
+    /// Data that a rank wrote for others is malformed: it was overwritten, or the rank runs another
+    /// version of Transom.
     #[error(
         "{what} of rank {rank} makes no sense: it was overwritten, or another version of transom \
          runs there"
     )]
     Garbled {
-        /// The rank, as far as it can be told.
+        /// The rank, as far as it can be determined.
         rank: u32,
-        /// What it is.
+        /// The malformed data.
         what: &'static str,
     },
     /// A collective operation failed on another rank.
@@ -76,7 +76,7 @@ pub enum PeerError {
     Failed {
         /// Rank in the communicator of the collective.
         rank: u32,
-        /// That rank's own error, in words.
+        /// The text of that rank's own error.
         message: String,
         /// That rank's own error class.
         class: ErrorClass,
@@ -110,7 +110,7 @@ impl PeerError {
         }
     }
 
-    /// What to tell the others.
+    /// The cause to report to the other ranks.
     pub(crate) fn cause(&self) -> AbortCause {
         match self {
             Self::Died { .. } => AbortCause::Died,
@@ -124,7 +124,7 @@ impl PeerError {
     }
 }
 
-/// Causes, their codes in abort words, and what they say of a rank.
+/// The causes, their codes in abort words, and their texts about a rank.
 macro_rules! causes {
     ($($(#[$doc:meta])* $cause:ident = $code:expr, $text:literal;)*) => {
         /// Why a rank made the others stop.
@@ -154,26 +154,26 @@ macro_rules! causes {
 }
 
 causes! {
-    /// It panicked.
+    /// The rank panicked.
     Panicked = 1, "panicked";
-    /// It was found dead.
+    /// The rank was found dead.
     Died = notice::DIED, "died";
-    /// It called abort.
+    /// The rank called abort.
     Aborted = notice::ABORTED, "called abort";
-    /// It left the job while others still needed it.
+    /// The rank left the job while others still needed it.
     Left = notice::LEFT, "left the job early";
-    /// It could not begin or end an epoch of a window.
+    /// The rank could not begin or end an epoch of a window.
     EpochFailed = 5, "could not begin or end an epoch";
-    /// It did not answer any more.
+    /// The rank no longer answered.
     Silent = 6, "did not answer any more";
-    /// It could not take its part in a collective call.
+    /// The rank could not take its part in a collective call.
     CollectiveFailed = 7, "could not take its part in a collective call";
-    /// What another rank wrote for it to read made no sense.
+    /// The rank read malformed data from another rank.
     FoundGarbled = 8, "read from another what makes no sense";
-    /// It was not there any more when it was first needed.
+    /// The rank had already ended when it was first needed.
     Gone = 9, "was gone";
-    /// Its RDMA device or port failed.
+    /// The rank's RDMA device or port failed.
     DeviceFailed = 10, "could not use its RDMA device any more";
-    /// Its process started another program.
+    /// The rank's process started another program.
     Replaced = notice::REPLACED, "started another program in its process (exec)";
 }

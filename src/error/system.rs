@@ -17,10 +17,10 @@ pub enum SystemError {
     /// The ranks that a launcher started did not become a job.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// The caller's way to gather what ranks tell each other failed.
+    /// The allgather of the caller failed.
     #[error("the allgather failed: {source}")]
     Allgather {
-        /// What it said.
+        /// Its error.
         source: AllgatherError,
     },
     /// Another rank cannot be reached over this rank's device.
@@ -32,10 +32,10 @@ pub enum SystemError {
         ours: String,
         /// The other rank's device.
         theirs: String,
-        /// What stands in the way.
+        /// The reason.
         source: rdma_sys_shim::Error,
     },
-    /// The region from which windows and communicators take their control blocks is full.
+    /// The control region, from which windows and communicators take their control blocks, is full.
     #[error(
         "the control region of {capacity} bytes has no room for {wanted} more; free windows or \
          communicators, or raise TRANSOM_CONTROL_BYTES"
@@ -43,7 +43,7 @@ pub enum SystemError {
     ControlFull {
         /// Bytes asked for.
         wanted: usize,
-        /// Bytes in all.
+        /// Total bytes.
         capacity: usize,
     },
     /// A call to the operating system failed.
