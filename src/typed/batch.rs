@@ -12,8 +12,8 @@ use crate::lower;
 use crate::raw::PROC_NULL;
 use crate::{Accumulate, Element, IntoRank, IntoTarget, Op, Result, raw};
 
-/// A batch that is open: `'op` is how long its operations may use their buffers, `'env` what the body borrows
-/// from outside. It dereferences to `A`: the [`Target`] of [`Target::batch`], or the [`AllTargets`] of
+/// An open batch. Its operations may use their buffers for `'op`; `'env` is the lifetime of what the body borrows from
+/// outside. It dereferences to `A`: the [`Target`] of [`Target::batch`], or the [`AllTargets`] of
 /// [`Session::batch`](super::Session::batch) and [`LockAll::batch`].
 pub struct Batch<'op, 'env: 'op, A> {
     on: A,
@@ -59,16 +59,16 @@ impl<'op, T: Element> AllTargets<'op, T> {
         self.raw.ranks()
     }
 
-    /// How many elements a rank's part has. Local where all have as many, and once this rank has accessed the part;
-    /// else one-sided.
+    /// The number of elements in a rank's part. Local if all parts are of equal size, and after this rank has accessed
+    /// the part; else one-sided.
     ///
     /// # Errors
-    /// `rank` is not a rank of the window; it has to be asked, and died or left.
+    /// `rank` is not a rank of the window; the size has to be read from it, and it died or left.
     pub fn len_of(&self, rank: impl IntoRank) -> Result<usize> {
         len_of::<T>(self.raw, rank)
     }
 
-    /// Whether a list has as many places as elements. The untyped interface has a number for nobody; here that is no rank.
+    /// Checks that a list has as many places as elements, and no `PROC_NULL`, which only the untyped interface takes.
     fn check_list(
         &self,
         operation: &'static str,
@@ -82,7 +82,7 @@ impl<'op, T: Element> AllTargets<'op, T> {
         same_length(operation, elements, places.len(), "in the list of places")
     }
 
-    /// Local. The part of `rank`; of `None`, nobody's (see [`Target`]). It takes the operations of an epoch.
+    /// Local. The part of `rank`, or of no rank for `None` (see [`Target`]). It accepts the operations of an epoch.
     ///
     /// # Errors
     /// `rank` is not a rank of the window.
@@ -91,23 +91,23 @@ impl<'op, T: Element> AllTargets<'op, T> {
         Target::new("target", self.raw, self.own, rank)
     }
 
-    /// One-sided. Copies `src`, element by element, to `places`: the rank and the offset of each. As a
-    /// [`Target::put`] of each, but all places are checked before anything is transferred. A place that comes twice ends
-    /// with either element. What is mapped is stored to in a loop; over a network, the elements for one rank go together
-    /// (MPI-4.1, section 12.3.1).
+    /// One-sided. Copies `src`, element by element, to `places`, each a rank and an offset: as a [`Target::put`] of
+    /// each, but all places are checked before anything is transferred. If a place occurs twice, it gets one of its
+    /// elements. Mapped memory is stored to in a loop; over a network, the elements for one rank go together (MPI-4.1,
+    /// section 12.3.1).
     ///
     /// # Errors
-    /// `src` has another number of elements than there are places. A place that no rank has: the error says which
-    /// of the list, and nothing was transferred. A target died, or a device failed.
+    /// `src` and `places` differ in length. A place does not exist: the error names its index, and nothing was
+    /// transferred. A target died, or a device failed.
     pub fn put_indexed(&self, places: &[(u32, usize)], src: &'op [T]) -> Result<()> {
         self.check_list("put_indexed", places, src.len())?;
-        // SAFETY: the source is borrowed until the batch is complete, and has an element for each place; it is no
+        // SAFETY: the source is borrowed until the batch is complete, and has an element for each place; it is not
         // window memory that this batch writes to.
         unsafe { (self.raw).put_indexed(src.as_ptr().cast(), size_of::<T>(), places) }
     }
 
-    /// One-sided. Copies the elements at `places` to `dst`, as [`AllTargets::put_indexed`] does the other way
-    /// (MPI-4.1, section 12.3.2).
+    /// One-sided. Copies the elements at `places` to `dst`, the reverse of [`AllTargets::put_indexed`] (MPI-4.1,
+    /// section 12.3.2).
     ///
     /// # Errors
     /// As for [`AllTargets::put_indexed`].
@@ -118,7 +118,7 @@ impl<'op, T: Element> AllTargets<'op, T> {
     }
 
     /// One-sided. Combines `src`, element by element, into those at `places`, each atomically: as a
-    /// [`Target::accumulate`] of each, in their order. A place may come several times (MPI-4.1, section 12.3.4).
+    /// [`Target::accumulate`] of each, in their order. A place may occur several times (MPI-4.1, section 12.3.4).
     ///
     /// # Errors
     /// As for [`AllTargets::put_indexed`]; an operation that is not defined for the type.
@@ -128,15 +128,15 @@ impl<'op, T: Element> AllTargets<'op, T> {
     {
         self.check_list("accumulate_indexed", places, src.len())?;
         let origin = src.as_ptr().cast();
-        // SAFETY: as for `put_indexed`; `Accumulate` says what the elements are.
+        // SAFETY: as for `put_indexed`; the trait `Accumulate` guarantees the type of the elements.
         unsafe { self.raw.accumulate_indexed(origin, T::TYPE, places, op) }
     }
 
-    /// One-sided. As [`AllTargets::accumulate_indexed`], and `dst` gets what was at each place before: as a
-    /// [`Target::fetch_and_op`] of each. [`Op::NoOp`] reads all atomically (MPI-4.1, section 12.3.4).
+    /// One-sided. As [`AllTargets::accumulate_indexed`], and stores the previous values in `dst`: as a
+    /// [`Target::fetch_and_op`] of each. [`Op::NoOp`] reads all of them atomically (MPI-4.1, section 12.3.4).
     ///
     /// # Errors
-    /// As for [`AllTargets::accumulate_indexed`]; `dst` has another number of elements.
+    /// As for [`AllTargets::accumulate_indexed`]; `dst` and `src` differ in length.
     pub fn get_accumulate_indexed(
         &self,
         op: Op,
@@ -151,14 +151,14 @@ impl<'op, T: Element> AllTargets<'op, T> {
         self.check_list(OPERATION, places, src.len())?;
         same_length(OPERATION, src.len(), dst.len(), "in the result")?;
         let (origin, result) = (src.as_ptr().cast(), dst.as_mut_ptr().cast());
-        // SAFETY: as for `put_indexed` and `get_indexed`; `Accumulate` says what the elements are.
+        // SAFETY: as for `put_indexed` and `get_indexed`; the trait `Accumulate` guarantees the type of the elements.
         unsafe {
             self.raw
                 .get_accumulate_indexed(origin, result, T::TYPE, places, op)
         }
     }
 
-    /// All ranks are locked.
+    /// The caller holds locks of all ranks.
     pub(super) fn batch<'env, R>(
         &self,
         body: impl for<'b> FnOnce(&Batch<'b, 'env, AllTargets<'b, T>>) -> Result<R>,
@@ -169,11 +169,11 @@ impl<'op, T: Element> AllTargets<'op, T> {
 }
 
 impl<T: Element> LockAll<'_, T> {
-    /// One-sided. A batch: operations on any ranks' parts, whose buffers are lent until `body` has returned and
-    /// all of this rank's operations are complete.
+    /// One-sided. A batch: operations on any ranks' parts. Their buffers are lent until `body` has returned and all of
+    /// this rank's operations are complete.
     ///
     /// # Errors
-    /// What the body returned, once its operations are complete; an operation failed, or a target died.
+    /// The error of the body, once its operations are complete; an operation failed, or a target died.
     pub fn batch<'env, R>(
         &'env self,
         body: impl for<'b> FnOnce(&Batch<'b, 'env, AllTargets<'b, T>>) -> Result<R>,
@@ -183,8 +183,8 @@ impl<T: Element> LockAll<'_, T> {
 }
 
 impl<T: Element, Mode> Target<'_, T, Mode> {
-    /// One-sided. A batch: operations on this part, whose buffers are lent until `body` has returned and all of
-    /// this rank's operations on it are complete. So a buffer that is made or read inside the epoch can be used.
+    /// One-sided. A batch: operations on this part. Their buffers are lent until `body` has returned and all of this
+    /// rank's operations on the part are complete, so buffers can be made or read inside the epoch.
     ///
     /// ```
     /// # fn main() -> transom::Result<()> {
@@ -204,7 +204,7 @@ impl<T: Element, Mode> Target<'_, T, Mode> {
     /// ```
     ///
     /// # Errors
-    /// What the body returned, once its operations are complete; an operation failed, or the target died.
+    /// The error of the body, once its operations are complete; an operation failed, or the target died.
     pub fn batch<'env, R>(
         &'env self,
         body: impl for<'b> FnOnce(&Batch<'b, 'env, Target<'b, T, Mode>>) -> Result<R>,
@@ -214,7 +214,8 @@ impl<T: Element, Mode> Target<'_, T, Mode> {
     }
 }
 
-/// Runs `body`, and `end` completes what it began. However this is left, no operation uses a buffer any more.
+/// Runs `body`; then `end` completes the operations that it began. On every exit, including a panic, no operation uses
+/// a buffer any more.
 fn run<'b, 'env: 'b, A, R>(
     raw: &raw::Window,
     on: A,

@@ -9,15 +9,15 @@ use std::{ptr, slice};
 use crate::lower::{Memory, error};
 use crate::{Communicator, Element, Misuse, Result};
 
-/// Elements in memory that is registered with the device, made by
-/// [`Job::alloc`](crate::Job::alloc): a slice to all who use it.
+/// Elements in memory that is registered with the device, made by [`Job::alloc`](crate::Job::alloc). It dereferences to
+/// a slice.
 ///
-/// A network adapter reads and writes registered memory only. Operations whose local side is any other
-/// memory either copy through a buffer that is, which costs a pass over the data, or register that
-/// memory first, which costs a system call and pins its pages. From a `Buffer` the adapter transfers
-/// directly. On the soft device it makes no difference.
+/// A network adapter reads and writes registered memory only. If the local buffer of an operation is not registered,
+/// the library either copies through a registered buffer, which costs a pass over the data, or registers the memory
+/// first, which costs a system call and pins its pages. From a `Buffer` the adapter transfers directly. On the soft
+/// device it makes no difference.
 ///
-/// Memory that is freed is registered no more: keep a buffer, and use it again.
+/// Freeing the memory also ends its registration, so keep a buffer and reuse it.
 pub struct Buffer<T> {
     memory: Memory,
     len: usize,
@@ -52,8 +52,8 @@ impl<T> Deref for Buffer<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: `new` allocated zeroed memory of this length for elements of this alignment, of
-        // which any bytes are a value; it is freed with `self`. No peer was told where it is.
+        // SAFETY: `new` allocated zeroed memory of this length, aligned for the elements, of which any bytes are a
+        // value; it is freed with `self`. No peer was told its address.
         unsafe { slice::from_raw_parts(self.base(), self.len) }
     }
 }
@@ -83,7 +83,7 @@ impl<T> fmt::Debug for Buffer<T> {
     }
 }
 
-/// Threads may share it and pass it on, as they may a vector.
+/// Threads may share it and move it, as they may a vector.
 const _: () = {
     const fn travels<B: Send + Sync>() {}
     travels::<Buffer<u64>>()

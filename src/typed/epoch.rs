@@ -17,7 +17,7 @@ use crate::lower::{self, Purpose, is_forked};
 use crate::raw::{self, Assert};
 use crate::{AbortCause, Element, Error, IntoRank, IntoTarget, LockKind, Misuse, Result};
 
-/// For how long a device may be silent about operations of an epoch that failed.
+/// The longest time to wait for a device that makes no progress with the operations of a failed epoch.
 const QUIESCE_LIMIT: Duration = Duration::from_secs(30);
 
 /// The kind of epoch that [`Window::fence`](super::Window::fence) opens.
@@ -32,11 +32,11 @@ pub enum Exchange {}
 /// The kind of epoch that [`Window::loads`](super::Window::loads) opens.
 pub enum Loads {}
 
-/// An open epoch: `'op` is how long its operations may use their buffers, `'env` what the body
-/// borrows from outside.
+/// An open epoch. Its operations may use their buffers for `'op`; `'env` is the lifetime of what the body borrows from
+/// outside.
 ///
-/// A function that the body calls takes it by reference, and names a lifetime only for buffers that it lends
-/// to operations:
+/// A function that the body calls takes it by reference, and names a lifetime only for buffers that it lends to
+/// operations:
 ///
 /// ```
 /// use transom::{Active, Epoch, LockKind, Passive, Result};
@@ -66,11 +66,11 @@ pub struct Epoch<'op, 'env: 'op, T, Mode> {
     marker: PhantomData<*mut (&'op (), &'env (), T, Mode)>,
 }
 
-/// What locks need to know of their epoch.
+/// The state of an epoch that its locks need.
 pub(super) struct OpenEpoch<'op> {
     pub(super) raw: &'op raw::Window,
     pub(super) own: OwnPart,
-    /// Epochs in destructors may run while a panic unwinds that is none of theirs.
+    /// An epoch in a destructor may run while an earlier panic unwinds.
     opened_in_panic: bool,
     /// The first error of a lock that was dropped.
     failure: OnceLock<Error>,
@@ -122,8 +122,8 @@ impl Opening for Loads {
     }
 }
 
-/// Runs `body` in an epoch. However this is left, no operation uses a buffer any more; if not by
-/// the epoch's proper close, the window is poisoned and the other ranks know.
+/// Runs `body` in an epoch. On every exit, no operation uses a buffer any more. Unless the epoch closes properly, the
+/// window is poisoned and the other ranks are told.
 pub(super) fn run<'env, T, M, R>(
     raw: &raw::Window,
     poisoned: &AtomicBool,
@@ -131,7 +131,7 @@ pub(super) fn run<'env, T, M, R>(
     close: impl FnOnce(&raw::Window) -> Result<()>,
     body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, M>) -> R,
 ) -> Result<R> {
-    // A peer may be through a barrier that fails here, so this includes the opening one.
+    // If this barrier fails here, a peer may have passed it, so the guard covers the opening barrier too.
     let poison = PoisonOnExit::new(raw, poisoned);
     open(raw)?;
     let state = OpenEpoch {
@@ -153,9 +153,9 @@ pub(super) fn run<'env, T, M, R>(
     Ok(value)
 }
 
-/// Poisons a window where something that all ranks do together is left half done, and tells the others.
+/// Poisons a window if a step of all ranks is not finished, and tells the other ranks.
 pub(super) struct PoisonOnExit<'w> {
-    /// Dropped behind the rest.
+    /// Dropped last.
     quiesce: QuiesceOnExit<'w>,
     poisoned: &'w AtomicBool,
 }
@@ -168,20 +168,20 @@ impl<'w> PoisonOnExit<'w> {
         }
     }
 
-    /// It is done.
+    /// The step is finished.
     pub(super) fn defuse(self) {
         mem::forget(self);
     }
 }
 
 impl Drop for PoisonOnExit<'_> {
-    /// Nothing here waits for another rank. Locks stay held, so that nobody takes what their
-    /// holder left half done for whole.
+    /// Does not wait for another rank. Keeps the locks, so that no rank takes their holder's incomplete work for
+    /// complete.
     fn drop(&mut self) {
         let end = MustEnd;
         self.poisoned.store(true, Ordering::Relaxed);
         let raw = self.quiesce.raw;
-        // A forked child is no rank: it has nobody to tell.
+        // A forked child is not a rank and has nobody to tell.
         if !is_forked() && raw.ranks() > 1 {
             let cause = match thread::panicking() {
                 true => AbortCause::Panicked,
@@ -193,7 +193,7 @@ impl Drop for PoisonOnExit<'_> {
     }
 }
 
-/// Has the device done with the buffers of all operations before those who lent them go on.
+/// Waits until the device no longer uses the buffers of any operation, before the owners of the buffers continue.
 pub(super) struct QuiesceOnExit<'w> {
     raw: &'w raw::Window,
 }
@@ -204,7 +204,7 @@ impl<'w> QuiesceOnExit<'w> {
         Self { raw }
     }
 
-    /// The operations are complete, or the device has done with them.
+    /// The operations are complete, or the device no longer uses their buffers.
     #[inline(always)]
     pub(super) fn defuse(self) {
         mem::forget(self);
@@ -215,14 +215,14 @@ impl Drop for QuiesceOnExit<'_> {
     #[cold]
     fn drop(&mut self) {
         let end = MustEnd;
-        // A forked child has nothing in flight.
+        // A forked child has no operations in flight.
         if !is_forked() && !lower::quiesce(self.raw, QUIESCE_LIMIT) {
             let line = format!(
                 "transom: rank {} of a window failed in an operation, and its device may still use \
                  the buffers of operations after {QUIESCE_LIMIT:?}: aborting the process\n",
                 self.raw.rank()
             );
-            // In one piece, between what other ranks write.
+            // In one write, so that lines of other ranks do not interrupt it.
             let _ = io::stderr().write_all(line.as_bytes());
             process::abort();
         }
@@ -230,7 +230,7 @@ impl Drop for QuiesceOnExit<'_> {
     }
 }
 
-/// The device may be using buffers that a panic in between, such as of the program's log, would give back.
+/// Aborts on a panic, for example of the program's log: unwinding would free buffers that the device may be using.
 struct MustEnd;
 
 impl Drop for MustEnd {
@@ -240,12 +240,12 @@ impl Drop for MustEnd {
 }
 
 impl OpenEpoch<'_> {
-    /// Whether the body is being left by a panic.
+    /// Whether a panic is unwinding the body.
     pub(super) fn is_panicking(&self) -> bool {
         !self.opened_in_panic && thread::panicking()
     }
 
-    /// Notes an error that nobody else would see, if it is the first.
+    /// Stores an error that would otherwise go unnoticed, if it is the first.
     pub(super) fn fail(&self, error: Error) {
         let _ = self.failure.set(error);
     }
@@ -264,19 +264,19 @@ impl<T: Element, Mode> Epoch<'_, '_, T, Mode> {
         self.state.raw.ranks()
     }
 
-    /// How many elements a rank's part has. Local where all have as many, and once this rank has accessed the part;
-    /// else one-sided.
+    /// The number of elements in a rank's part. Local if all parts are of equal size, and after this rank has accessed
+    /// the part; else one-sided.
     ///
     /// # Errors
-    /// `rank` is not a rank of the window; it has to be asked, and died or left.
+    /// `rank` is not a rank of the window; the size has to be read from it, and it died or left.
     pub fn len_of(&self, rank: impl IntoRank) -> Result<usize> {
         len_of::<T>(self.state.raw, rank)
     }
 }
 
-/// Notifications need no lock, and the ranks that send them none of this one's help.
+/// Notifications need no lock, and the sending ranks need no help of this rank.
 impl<T, Mode> Epoch<'_, '_, T, Mode> {
-    /// Local. How often [`Target::put_notify`] has raised this rank's counter `counter` since the
+    /// Local. The number of times that [`Target::put_notify`] has incremented this rank's counter `counter` since the
     /// window was made.
     ///
     /// # Errors
@@ -285,8 +285,8 @@ impl<T, Mode> Epoch<'_, '_, T, Mode> {
         self.state.raw.notifications(counter)
     }
 
-    /// Local. Waits until this rank's counter `counter` is at least `at_least`. What was put before
-    /// is then in its part, where a get finds it.
+    /// Local. Waits until this rank's counter `counter` is at least `at_least`. Then the preceding puts are visible to
+    /// a get from this rank's own part.
     ///
     /// # Errors
     /// This rank has no such counter; a rank of the window died or left.
@@ -294,7 +294,7 @@ impl<T, Mode> Epoch<'_, '_, T, Mode> {
         self.state.raw.wait_notify(counter, at_least)
     }
 
-    /// Local. As [`Epoch::wait_notify`], without waiting: true if the counter is there.
+    /// Local. As [`Epoch::wait_notify`], without waiting: true if the counter has reached the value.
     ///
     /// # Errors
     /// As for [`Epoch::wait_notify`].
@@ -304,10 +304,10 @@ impl<T, Mode> Epoch<'_, '_, T, Mode> {
 }
 
 impl<'op, T: Element> Epoch<'op, '_, T, Loads> {
-    /// Local. The part of `rank`, in place: nobody writes to it in this epoch.
+    /// Local. The part of `rank`, in place: no rank writes to it in this epoch.
     ///
     /// # Errors
-    /// `rank` is not a rank of the window, or cannot be reached, or its memory not be mapped.
+    /// `rank` is not a rank of the window or cannot be reached, or its memory cannot be mapped.
     pub fn part(&self, rank: impl IntoRank) -> Result<&'op [T]> {
         const OPERATION: &str = "part";
         let raw = self.state.raw;
@@ -318,16 +318,16 @@ impl<'op, T: Element> Epoch<'op, '_, T, Loads> {
             return Err(lower::error(OPERATION, Misuse::NoSharing { device }));
         }
         let (base, len) = part_at::<T>(part.base, part.size);
-        // SAFETY: the memory of a rank of a shared window: mapped here until the window is freed, of this length,
-        // at a page, and so aligned, any bytes being a `T`. No rank writes there before all have left their bodies,
-        // which nothing of `'op` leaves, as this module argues.
+        // SAFETY: the memory of a rank of a shared window. It is mapped here until the window is freed, has this length
+        // and begins at a page, so it is aligned; any bytes are a `T`. No rank writes there before all ranks have left
+        // their bodies. References with the lifetime `'op` cannot leave the body, as this module argues.
         Ok(unsafe { slice::from_raw_parts(base.as_ptr(), len) })
     }
 }
 
 impl<'op, T: Element> Epoch<'op, '_, T, Exchange> {
-    /// Local. The part of `rank`; of `None`, nobody's (see [`Target`]). If `rank` is not one of the
-    /// epoch's targets, its operations fail.
+    /// Local. The part of `rank`, or of no rank for `None` (see [`Target`]). If `rank` is not one of the epoch's
+    /// targets, its operations fail.
     ///
     /// # Errors
     /// `rank` is not a rank of the window.
@@ -338,7 +338,7 @@ impl<'op, T: Element> Epoch<'op, '_, T, Exchange> {
 }
 
 impl<'op, T: Element> Epoch<'op, '_, T, Active> {
-    /// Local. The part of `rank`; of `None`, nobody's (see [`Target`]).
+    /// Local. The part of `rank`, or of no rank for `None` (see [`Target`]).
     ///
     /// # Errors
     /// `rank` is not a rank of the window.
@@ -349,21 +349,20 @@ impl<'op, T: Element> Epoch<'op, '_, T, Active> {
 }
 
 impl<'op, T: Element> Epoch<'op, '_, T, Passive> {
-    /// One-sided. Waits for a lock of `rank`'s part, without that rank's help. A rank that waits
-    /// for an exclusive lock keeps new shared ones back, for a second at most (MPI-4.1, section 12.5.3).
+    /// One-sided. Acquires a lock of `rank`'s part, without that rank's help. While a rank waits for an exclusive lock,
+    /// new shared locks wait too, for a second at most (MPI-4.1, section 12.5.3).
     ///
     /// # Errors
-    /// `rank` is not a rank of the window or is locked already (perhaps by a lock that was
-    /// forgotten), `lock_all` is in force, the window has the hint `no_locks`, a rank that could
-    /// hold the lock died or left.
+    /// `rank` is not a rank of the window or is already locked (perhaps by a forgotten lock); an epoch of `lock_all` is
+    /// open; the window has the hint `no_locks`; a rank that could hold the lock died or left.
     #[inline]
     pub fn lock(&self, rank: impl IntoRank, kind: LockKind) -> Result<Lock<'op, T>> {
         Lock::take(self.state, rank, kind)
     }
 
-    /// One-sided. A shared lock of every rank's part (MPI-4.1, section 12.5.3). This rank's own is
-    /// taken at once and another's with the first operation there, in the order in which they are
-    /// needed, unless the hint `transom_eager_lock_all` takes all in the order of ranks.
+    /// One-sided. Acquires a shared lock of every rank's part (MPI-4.1, section 12.5.3). This rank's own is acquired at
+    /// once. Another rank's is acquired by the first operation there, or at once in the order of ranks with the hint
+    /// `transom_eager_lock_all`.
     ///
     /// # Errors
     /// A lock is held, the window has the hint `no_locks`, a rank that could hold a lock died or

@@ -13,17 +13,16 @@ use crate::lower::error;
 use crate::raw::Assert;
 use crate::{Element, EpochState, IntoRank, IntoTarget, LockKind, Misuse, Result};
 
-/// A lock of one rank's part, and the way to operate on it: a `Lock` dereferences to its
-/// [`Target`].
+/// A lock of one rank's part. It dereferences to its [`Target`], which has the operations.
 ///
-/// Dropped, it unlocks at once; an error of that is what the epoch then returns. Forgotten, or
-/// dropped by a panic, it is held to the end of the epoch; past that, if the panic ends the epoch,
-/// so that nobody takes what was left half done for whole.
+/// When dropped, it unlocks at once; if that fails, the epoch returns the error. If it is forgotten or dropped by a
+/// panic, the lock is held to the end of the epoch. If the panic ends the epoch, the lock stays held, so that no rank
+/// takes incomplete work for complete.
 #[must_use = "a dropped lock unlocks at once; call `unlock` for its error"]
 pub struct Lock<'op, T> {
     target: Target<'op, T, Passive>,
     kind: LockKind,
-    /// Whether this rank's own part was lent under this lock.
+    /// Whether `local_mut` has lent this rank's own part.
     lends: bool,
     state: &'op OpenEpoch<'op>,
 }
@@ -45,18 +44,18 @@ impl<'op, T: Element> Lock<'op, T> {
         })
     }
 
-    /// Local. The part that is locked.
+    /// Local. The locked part.
     #[must_use]
     pub fn target(&self) -> &Target<'op, T, Passive> {
         &self.target
     }
 
-    /// Local. This rank's own part, for plain loads and stores, under an exclusive lock of it.
-    /// Completes this rank's operations there first, and after a [`Target::put_own`] those everywhere; `put_own`
-    /// has to wait for the unlock from then on.
+    /// Local. This rank's own part, for plain loads and stores, under an exclusive lock of it. First completes this
+    /// rank's operations there, and after a [`Target::put_own`] those on all ranks. From then on, `put_own` is refused
+    /// until the unlock.
     ///
     /// # Errors
-    /// The lock is shared or another rank's; an operation failed.
+    /// The lock is shared or is of another rank's part; an operation failed.
     pub fn local_mut(&mut self) -> Result<&mut [T]> {
         let raw = self.state.raw;
         if self.kind != LockKind::Exclusive || self.target.rank() != raw.rank() {
@@ -73,16 +72,15 @@ impl<'op, T: Element> Lock<'op, T> {
         self.state.own.lend();
         self.lends = true;
         let (base, len) = own_part(raw);
-        // SAFETY: our registered memory, aligned and of this length, any bytes being a `T`. In a
-        // passive epoch all ranks access it under its lock, which is exclusively ours; our own
-        // operations on it are complete, and new ones need the lock that is borrowed uniquely; puts that
-        // read it are refused as long as the lock is held. A lock that is leaked with its slice is given back by the
-        // close of the epoch, which first completes all operations.
+        // SAFETY: our registered memory, aligned and of this length; any bytes are a `T`. In a passive epoch all ranks
+        // access it under its lock, which we hold exclusively. Our own operations on it are complete; new ones need the
+        // lock, which is borrowed uniquely. Puts that read it are refused while the lock is held. If the lock and its
+        // slice are leaked, the close of the epoch releases the lock, after it has completed all operations.
         Ok(unsafe { slice::from_raw_parts_mut(base.as_ptr(), len) })
     }
 
-    /// One-sided. Gives the lock back: all of this rank's operations on the target are complete
-    /// there when it returns (MPI-4.1, section 12.5.3).
+    /// One-sided. Releases the lock. When it returns, all of this rank's operations on the target are complete there
+    /// (MPI-4.1, section 12.5.3).
     ///
     /// # Errors
     /// An operation failed, or the target died; then the close of the epoch fails too.
@@ -122,7 +120,7 @@ impl<T> Drop for Lock<'_, T> {
     }
 }
 
-/// Shared locks of all ranks' parts. Dropped or forgotten, it behaves as [`Lock`] does.
+/// Shared locks of all ranks' parts. When dropped or forgotten, it behaves like [`Lock`].
 #[must_use = "a dropped lock unlocks at once; call `unlock` for its error"]
 pub struct LockAll<'op, T> {
     state: &'op OpenEpoch<'op>,
@@ -138,7 +136,7 @@ impl<'op, T: Element> LockAll<'op, T> {
         })
     }
 
-    /// Local. The part of `rank`; of `None`, nobody's (see [`Target`]).
+    /// Local. The part of `rank`, or of no rank for `None` (see [`Target`]).
     ///
     /// # Errors
     /// `rank` is not a rank of the window.
@@ -154,8 +152,8 @@ impl<'op, T: Element> LockAll<'op, T> {
         AllTargets::new(self.state.raw, &self.state.own)
     }
 
-    /// One-sided. Returns when all of this rank's operations on all targets are complete there
-    /// (MPI-4.1, section 12.5.4). [`Target::flush`] does so for one of them.
+    /// One-sided. Returns when all of this rank's operations on all targets are complete there (MPI-4.1, section
+    /// 12.5.4). [`Target::flush`] does this for one target.
     ///
     /// # Errors
     /// An operation failed, or a target died.
@@ -163,8 +161,8 @@ impl<'op, T: Element> LockAll<'op, T> {
         self.state.raw.flush_all()
     }
 
-    /// One-sided. Gives the locks back: all of this rank's operations are complete at their targets
-    /// when it returns (MPI-4.1, section 12.5.3).
+    /// One-sided. Releases the locks. When it returns, all of this rank's operations are complete at their targets
+    /// (MPI-4.1, section 12.5.3).
     ///
     /// # Errors
     /// An operation failed, or a target died; then the close of the epoch fails too.
@@ -184,7 +182,7 @@ impl<T> Drop for LockAll<'_, T> {
     }
 }
 
-/// A [`Target`] that is locked by a [`LockAll`], for as long as that is borrowed.
+/// A [`Target`] that a [`LockAll`] has locked, for as long as the `LockAll` is borrowed.
 pub struct LockedTarget<'lock, 'op, T> {
     target: Target<'op, T, Passive>,
     lock: PhantomData<&'lock ()>,

@@ -10,12 +10,12 @@ use crate::lower::{self, Row, error, not_forked};
 use crate::raw::PROC_NULL;
 use crate::{Element, EpochState, Misuse, Result};
 
-/// What this rank's own part is used for in an epoch, besides operations that have it as their target.
-/// One thread at a time does; atomics keep the compiler from naming this where it refuses two.
+/// How an epoch uses this rank's own part, other than as the target of operations. Only one thread uses it; the fields
+/// are atomics only because compiler errors about sharing an epoch between threads would otherwise name this type.
 pub(super) struct OwnPart {
-    /// Puts that may be under way read it.
+    /// Whether puts that may be in flight read it.
     is_read: AtomicBool,
-    /// There is a slice of it, until the lock that lent it is given back.
+    /// Whether a slice of it is lent, until the lending lock is released.
     is_lent: AtomicBool,
 }
 
@@ -27,23 +27,23 @@ impl OwnPart {
         }
     }
 
-    /// Whether puts that may be under way read it.
+    /// Whether puts that may be in flight read it.
     pub(super) fn is_read(&self) -> bool {
         self.is_read.load(Ordering::Relaxed)
     }
 
-    /// Nothing reads it, and a slice of it is handed out.
+    /// Records that no put reads the part, and that a slice of it is lent.
     pub(super) fn lend(&self) {
         self.is_read.store(false, Ordering::Relaxed);
         self.is_lent.store(true, Ordering::Relaxed);
     }
 
-    /// The slice is gone.
+    /// Records that the slice is gone.
     pub(super) fn take_back(&self) {
         self.is_lent.store(false, Ordering::Relaxed);
     }
 
-    /// A put begins to read it.
+    /// Records that a put begins to read the part.
     fn read(&self, operation: &'static str) -> Result<()> {
         self.check_not_lent(operation)?;
         self.is_read.store(true, Ordering::Relaxed);
@@ -63,13 +63,13 @@ impl OwnPart {
 }
 
 impl<T: Element, Mode> Epoch<'_, '_, T, Mode> {
-    /// Local. The elements `range` of this rank's own part, copied, under no lock: after
-    /// [`Epoch::wait_notify`], what was put before the notification. Elements that others change meanwhile are
-    /// as they were at some time, or in parts.
+    /// Local. A copy of the elements `range` of this rank's own part, made without a lock. After
+    /// [`Epoch::wait_notify`], it includes the puts before the notification. If other ranks write an element meanwhile,
+    /// the copy may have an old value, a new value or a mixture.
     ///
     /// # Errors
-    /// Elements past the end of the part, no memory for the vector, or
-    /// [`Lock::local_mut`](super::Lock::local_mut) lends the own part: read its slice, or unlock it first.
+    /// `range` exceeds the part; no memory for the vector; [`Lock::local_mut`](super::Lock::local_mut) lends the own
+    /// part: read its slice, or unlock it first.
     pub fn read_own(&self, range: Range<usize>) -> Result<Vec<T>> {
         const OPERATION: &str = "read_own";
         not_forked(OPERATION)?;
@@ -79,24 +79,24 @@ impl<T: Element, Mode> Epoch<'_, '_, T, Mode> {
         own.check_range(OPERATION, range.start, range.len())?;
         let mut elements: Vec<T> = zeroed(OPERATION, range.len())?;
         let start = own_part::<T>(raw).0.as_ptr().wrapping_add(range.start);
-        // SAFETY: the range is inside our registered memory, which stays until the window is freed. There is no
-        // reference to it: none outside of a `Lock` lives in an epoch, and none is lent by one.
+        // SAFETY: the range is inside our registered memory, which exists until the window is freed. There is no
+        // reference to it: in an epoch, only a `Lock` can lend one, and none is lent.
         unsafe { lower::read_memory(start.cast(), bytemuck::cast_slice_mut(&mut elements)) };
         Ok(elements)
     }
 }
 
 impl<T: Element, Mode> Target<'_, T, Mode> {
-    /// One-sided. Copies the elements `from` of this rank's own part to the elements `to` of the
-    /// target's, one by one in their order: a put whose origin is the window (MPI-4.1, section
-    /// 12.3.1). Into the own part, it returns when the copy is complete, and both may overlap: then a
-    /// copy of `from` is what arrives.
+    /// One-sided. Copies the elements `from` of this rank's own part to the elements `to` of the target's, one by one
+    /// in their order: a put whose origin buffer is the window (MPI-4.1, section 12.3.1). If the target is the own
+    /// part, the copy is complete on return, and the regions may overlap: then the result is that of a copy through a
+    /// buffer.
     ///
-    /// Elements that others change meanwhile arrive as they were at some time, or in parts.
+    /// If other ranks write an element meanwhile, the target may get an old value, a new value or a mixture.
     ///
     /// # Errors
-    /// As for [`Target::put_strided`]; [`Lock::local_mut`](super::Lock::local_mut) lends the own part:
-    /// put from its slice, or unlock it first. Into the own part: no memory for the copy.
+    /// As for [`Target::put_strided`]; [`Lock::local_mut`](super::Lock::local_mut) lends the own part: put from its
+    /// slice, or unlock it first. If the target is the own part: no memory for the copy.
     pub fn put_own(&self, to: impl Into<Region>, from: impl Into<Region>) -> Result<()> {
         const OPERATION: &str = "put_own";
         not_forked(OPERATION)?;
@@ -110,14 +110,14 @@ impl<T: Element, Mode> Target<'_, T, Mode> {
             return self.move_within(OPERATION, near, far);
         }
         let (aim, origin) = (self.aim(OPERATION), base.as_ptr().cast_const().cast());
-        // SAFETY: our registered memory, which stays until the window is freed; the row is inside. There
-        // is no reference to it: none outside of a `Lock` lives in an epoch, and one that a lock lends
-        // waits until this is complete, and keeps others from beginning. What others write there
-        // meanwhile makes elements unspecified. The target's part is another rank's.
+        // SAFETY: our registered memory, which exists until the window is freed; the row is inside. There is no
+        // reference to it: in an epoch, only a `Lock` can lend one. A lock lends it only after this operation is
+        // complete, and then no new one begins. Writes of other ranks only make the elements unspecified. The target is
+        // another rank's part.
         unsafe { lower::put_row(self.raw, aim, origin, near, far) }
     }
 
-    /// From the own part to itself, by way of a copy.
+    /// Copies within the own part, through a buffer.
     #[cold]
     fn move_within(&self, operation: &'static str, from: Row, to: Row) -> Result<()> {
         let aim = self.aim(operation);
@@ -129,8 +129,8 @@ impl<T: Element, Mode> Target<'_, T, Mode> {
             count: 1,
             stride: 0,
         };
-        // SAFETY: the copy has room for the row, and is borrowed until the operation is complete, or
-        // has failed, and so has the device done with it.
+        // SAFETY: the copy has room for the row. It is borrowed until the operation is complete, or has failed and the
+        // device no longer uses it.
         unsafe { lower::get_row(self.raw, aim, copy.as_mut_ptr(), dense, from)? };
         lower::complete(self.raw, aim)?;
         // SAFETY: as above.

@@ -6,23 +6,24 @@ use std::mem::{self, MaybeUninit};
 
 use crate::{Result, raw};
 
-/// An operation that may still be under way, and its buffer `B`: a borrowed slice or a vector
-/// (MPI-4.1, section 12.3.5).
+/// An operation that may be in flight, and its buffer `B`: a borrowed slice or a vector (MPI-4.1,
+/// section 12.3.5).
 ///
-/// Dropped early, a request of a borrowed buffer does nothing: the buffer stays borrowed to the end
-/// of the epoch. One that owns its buffer waits.
+/// If a request is dropped early and its buffer is borrowed, the buffer stays borrowed to the end
+/// of the epoch. If the request owns its buffer, dropping it waits.
 #[must_use = "the buffer stays with the operation; `wait` gives it back"]
 pub struct Request<'op, B> {
     operation: raw::Request,
-    /// `None` once given back. The device may be writing to what a `B` claims for itself, so until
-    /// then it is only bytes.
+    /// `None` once returned. The device may write to memory that a `B` claims exclusively, so until
+    /// then it is kept as bytes.
     buffer: Option<MaybeUninit<B>>,
     /// Invariant in `'op`, neither `Send` nor `Sync`.
     marker: PhantomData<*mut &'op ()>,
 }
 
 impl<B> Request<'_, B> {
-    /// Posts an operation on the elements of `buffer`, whose place and length in bytes `post` gets.
+    /// Posts an operation on the elements of `buffer`; `post` gets their address and length in
+    /// bytes.
     pub(super) fn start<T>(
         buffer: B,
         post: impl FnOnce(*mut T, usize) -> Result<raw::Request>,
@@ -31,8 +32,8 @@ impl<B> Request<'_, B> {
         B: AsMut<[T]>,
     {
         let mut buffer = MaybeUninit::new(buffer);
-        // SAFETY: initialised in the line above. What moves from here on are bytes, so that the
-        // pointer taken here stays valid.
+        // SAFETY: initialised in the line above. From here on only bytes are moved, so the pointer
+        // taken here stays valid.
         let elements = unsafe { buffer.assume_init_mut() }.as_mut();
         let (base, len) = (elements.as_mut_ptr(), size_of_val(elements));
         let mut request = Self {
@@ -64,7 +65,7 @@ impl<B> Request<'_, B> {
         Ok(Err(self))
     }
 
-    /// The operation is complete.
+    /// Returns the buffer; the operation is complete.
     fn give_back(mut self) -> B {
         match self.buffer.take() {
             // SAFETY: `start` initialised it, and taking it out keeps it from being taken twice.
@@ -80,10 +81,11 @@ impl<B> Drop for Request<'_, B> {
             return;
         }
         if let Some(mut buffer) = self.buffer.take() {
-            // The epoch's close reports failures; here it matters only that the device is done.
+            // The close of the epoch reports failures. Here it only matters that the device no
+            // longer uses the buffer.
             let _ = self.operation.complete();
-            // SAFETY: initialised by `start`, and taken out for good. Complete or failed, the
-            // operation uses it no more.
+            // SAFETY: `start` initialised it, and it was taken out, so it is dropped once. The
+            // operation is complete or has failed, and no longer uses it.
             unsafe { buffer.assume_init_drop() };
         }
     }

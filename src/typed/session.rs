@@ -13,21 +13,20 @@ use crate::{
     Accumulate, Atomic, Communicator, Element, Error, IntoRank, Misuse, Op, Result, Statistics, raw,
 };
 
-/// Access to every rank's part of a window, for as long as it lasts: [`Window::open`] lends one, and
-/// [`Window::into_session`] makes one that owns its window, for a field of a type. Offsets and lengths count
+/// Access to every rank's part of a window, without epochs. [`Window::open`] lends a session, and
+/// [`Window::into_session`] makes one that owns its window, which can be a field of a type. Offsets and lengths count
 /// elements.
 ///
-/// Operations are complete when they return. Those that need not wait for each other go in a
-/// [`batch`](Session::batch), or as a list of places: [`get_indexed`](Session::get_indexed) and the functions
-/// like it.
+/// Operations are complete when they return. Operations that need not wait for each other go in a
+/// [`batch`](Session::batch), or take a list of places, like [`get_indexed`](Session::get_indexed).
 ///
-/// This rank's own part is accessed in the same way: as long as a rank is in a session, others may access its
-/// part, so that nobody has a slice of it. No rank locks a part exclusively meanwhile. What has to be seen whole,
-/// or counted right, by ranks that access it at the same time, goes by the atomic operations:
-/// [`load`](Session::load), [`store`](Session::store), [`fetch_add`](Session::fetch_add),
-/// [`compare_swap`](Session::compare_swap) and accumulates.
+/// This rank's own part is accessed in the same way: while a rank is in a session, others may access its part, so
+/// nothing can lend a slice of it. No rank locks a part exclusively meanwhile. If ranks access an element at the same
+/// time and must not see parts of values or lose updates, use the atomic operations: [`load`](Session::load),
+/// [`store`](Session::store), [`fetch_add`](Session::fetch_add), [`compare_swap`](Session::compare_swap) and
+/// accumulates.
 ///
-/// Threads share a session, if the job has [`ThreadLevel::Multiple`](crate::ThreadLevel).
+/// Threads can share a session if the job has [`ThreadLevel::Multiple`](crate::ThreadLevel).
 ///
 /// ```
 /// use transom::{Communicator, Job, Result, Session, Window};
@@ -59,21 +58,21 @@ use crate::{
 /// ```
 ///
 /// # Errors
-/// Every operation: `rank` is not a rank of the window; elements past the end of its part, in which case nothing
-/// is transferred; a target that died, which a call finds out that is repeated; a device that failed; a call from another
-/// thread than the one that opened the session, in a job of [`ThreadLevel::Serialized`](crate::ThreadLevel); a job that this
-/// rank has left. The session goes on, but for batches and lists: where an operation on one rank has failed, or a rank is known
-/// to have died, they fail on all.
+/// Every operation: `rank` is not a rank of the window; elements past the end of its part, in which case nothing is
+/// transferred; the target died, which repeated calls notice; a device failed; the call is from another thread than the
+/// one that opened the session, in a job of [`ThreadLevel::Serialized`](crate::ThreadLevel); this rank has left the
+/// job. The session remains usable. But batches and lists fail on all ranks once an operation on one rank has failed,
+/// or a rank is known to have died.
 #[repr(transparent)]
 pub struct Session<'c, T: Element> {
     window: Window<'c, T>,
 }
 
-/// Whether a window is in a session, and whose.
+/// Whether a window is in a session, and which thread may use it.
 #[derive(Default)]
 pub(super) struct Opened {
     is_open: AtomicBool,
-    /// The only thread that may use it; 0 for all.
+    /// The only thread that may use it; 0 for all threads.
     thread: AtomicUsize,
 }
 
@@ -83,14 +82,14 @@ impl Opened {
         self.is_open.load(Ordering::Relaxed)
     }
 
-    /// `shared`: threads share it.
+    /// `shared`: whether threads share it.
     pub(super) fn begin(&self, shared: bool) {
         let thread = if shared { 0 } else { this_thread() };
         self.thread.store(thread, Ordering::Relaxed);
         self.is_open.store(true, Ordering::Relaxed);
     }
 
-    /// All ranks have done with it.
+    /// All ranks have ended the session.
     pub(super) fn end(&self) {
         self.is_open.store(false, Ordering::Relaxed);
     }
@@ -102,20 +101,20 @@ impl Opened {
     }
 }
 
-/// Another number than 0 for each thread that lives.
+/// A number that is not 0 and differs between living threads.
 fn this_thread() -> usize {
     thread_local!(static HERE: u8 = const { 0 });
     HERE.with(|here| ptr::from_ref(here).addr())
 }
 
-/// Lists of no more places are no bulk transfers.
+/// Lists of up to this many places also check the liveness of their targets, since programs may repeat them.
 const LOOKED_AT: usize = 64;
 
-/// Puts of the own part read it: in a session, no lock lends it.
+/// In a session, puts of the own part need no check: no lock lends it.
 static NEVER_LENT: OwnPart = OwnPart::new();
 
 impl<'c, T: Element> Session<'c, T> {
-    /// The window has begun a session, and nobody else uses it as long as this is borrowed.
+    /// The window has begun a session, and nothing else uses it while it is borrowed.
     pub(super) fn of<'w>(window: &'w Window<'c, T>) -> &'w Self {
         // SAFETY: a `Session` is a `Window`, by `repr(transparent)`.
         unsafe { &*ptr::from_ref(window).cast() }
@@ -138,11 +137,11 @@ impl<'c, T: Element> Session<'c, T> {
         self.window.ranks()
     }
 
-    /// How many elements a rank's part has. Local where all have as many, and once this rank has accessed the part;
-    /// else one-sided.
+    /// The number of elements in a rank's part. Local if all parts are of equal size, and after this rank has accessed
+    /// the part; else one-sided.
     ///
     /// # Errors
-    /// `rank` is not a rank of the window; it has to be asked, and died or left.
+    /// `rank` is not a rank of the window; the size has to be read from it, and it died or left.
     pub fn len_of(&self, rank: impl IntoRank) -> Result<usize> {
         len_of::<T>(self.window.raw(), rank)
     }
@@ -153,21 +152,21 @@ impl<'c, T: Element> Session<'c, T> {
         self.window.comm()
     }
 
-    /// Local. What this rank did in this window so far, if the window counts: see
+    /// Local. The operations of this rank in this window so far, if the window counts them: see
     /// [`raw::Window::statistics`].
     #[must_use]
     pub fn statistics(&self) -> Option<Statistics> {
         self.window.statistics()
     }
 
-    /// Local. The window. This rank has done with the session, and others may go on with theirs, as after
-    /// [`Window::open`].
+    /// Local. Returns the window. This ends only this rank's use of the session; other ranks may continue theirs, as
+    /// after [`Window::open`].
     #[must_use]
     pub fn into_window(self) -> Window<'c, T> {
         self.window
     }
 
-    /// Collective. Ends the session and frees its window: as [`Window::free`].
+    /// Collective. Ends the session and frees its window, like [`Window::free`].
     ///
     /// # Errors
     /// As for [`Window::free`].
@@ -175,7 +174,7 @@ impl<'c, T: Element> Session<'c, T> {
         self.window.free()
     }
 
-    /// Does something on the part of `rank` that is complete when it returns, or fails.
+    /// Runs an operation on the part of `rank`, which is complete on return, unless it fails.
     #[inline(always)]
     fn on<R>(
         &self,
@@ -185,10 +184,10 @@ impl<'c, T: Element> Session<'c, T> {
     ) -> Result<R> {
         let raw = self.usable(operation)?;
         let target = Target::new(operation, raw, &NEVER_LENT, rank)?;
-        // A program may repeat any of them until another rank has done something. Before the operation: then an error
-        // says that nothing was done.
+        // A program may repeat any operation until another rank has acted, so each checks liveness. The check comes
+        // first, so that its error implies that nothing was done.
         lower::check_liveness(raw, target.aim(operation))?;
-        // A panic of the program's log, too, leaves no buffer in use.
+        // A panic, even one of the program's log, must leave no buffer in use.
         let quiesce = QuiesceOnExit::new(raw);
         let done = act(target);
         quiesce.defuse();
@@ -211,7 +210,7 @@ impl<'c, T: Element> Session<'c, T> {
             .unwrap_or_else(|| error(operation, Misuse::OtherThread))
     }
 
-    /// As [`Session::batch`], of a list. Short ones may be repeated until other ranks have done something: where one of
+    /// As [`Session::batch`], for a list. A program may repeat a short list until other ranks have acted; if one of
     /// them died, that is an error.
     fn list<'env>(
         &'env self,
@@ -228,8 +227,8 @@ impl<'c, T: Element> Session<'c, T> {
         AllTargets::new(raw, &NEVER_LENT).batch(transfer)
     }
 
-    /// One-sided. A batch: operations on any ranks' parts, whose buffers are lent until `body` has returned and
-    /// all of them are complete. They need not wait for each other.
+    /// One-sided. A batch: operations on any ranks' parts, which need not wait for each other. Their buffers are lent
+    /// until `body` has returned and all of them are complete.
     ///
     /// ```
     /// # fn main() -> transom::Result<()> {
@@ -249,7 +248,7 @@ impl<'c, T: Element> Session<'c, T> {
     /// ```
     ///
     /// # Errors
-    /// What the body returned, once its operations are complete; an operation failed, or a target died.
+    /// The error of the body, once its operations are complete; an operation failed, or a target died.
     pub fn batch<'env, R>(
         &'env self,
         body: impl for<'op> FnOnce(&Batch<'op, 'env, AllTargets<'op, T>>) -> Result<R>,
@@ -268,8 +267,8 @@ impl<'c, T: Element> Session<'c, T> {
         self.on("put_blocking", rank, |target| target.put_blocking(at, src))
     }
 
-    /// One-sided. As [`Session::put_blocking`], and then raises the target's notification counter `counter`
-    /// by 1: see [`Target::put_notify`].
+    /// One-sided. As [`Session::put_blocking`], and then increments the target's notification counter `counter` by 1:
+    /// see [`Target::put_notify`].
     ///
     /// # Errors
     /// See [`Session`]; the target has no such counter (hint `transom_notification_counters`).
@@ -286,8 +285,8 @@ impl<'c, T: Element> Session<'c, T> {
         })
     }
 
-    /// Local. How often [`Target::put_notify`] and its kin have raised this rank's counter `counter` since the
-    /// window was made.
+    /// Local. The number of times that puts with notification ([`Target::put_notify`] and its variants) have
+    /// incremented this rank's counter `counter` since the window was made.
     ///
     /// # Errors
     /// This rank has no such counter.
@@ -295,8 +294,8 @@ impl<'c, T: Element> Session<'c, T> {
         self.window.raw().notifications(counter)
     }
 
-    /// Local. Waits until this rank's counter `counter` is at least `at_least`. What was put before
-    /// is then in its part, where a get finds it.
+    /// Local. Waits until this rank's counter `counter` is at least `at_least`. Then the preceding puts are visible to
+    /// a get from this rank's own part.
     ///
     /// # Errors
     /// This rank has no such counter; a rank of the window died or left.
@@ -304,7 +303,7 @@ impl<'c, T: Element> Session<'c, T> {
         self.usable("wait_notify")?.wait_notify(counter, at_least)
     }
 
-    /// Local. As [`Session::wait_notify`], without waiting: true if the counter is there.
+    /// Local. As [`Session::wait_notify`], without waiting: true if the counter has reached the value.
     ///
     /// # Errors
     /// As for [`Session::wait_notify`].
@@ -321,7 +320,7 @@ impl<'c, T: Element> Session<'c, T> {
         self.on("get_blocking", rank, |target| target.get_blocking(at, dst))
     }
 
-    /// One-sided. The `len` elements from `at` on, in a vector: as [`Session::get_blocking`].
+    /// One-sided. Returns the `len` elements from `at` on as a vector: as [`Session::get_blocking`].
     ///
     /// # Errors
     /// See [`Session`]; no memory for the vector.
@@ -329,7 +328,7 @@ impl<'c, T: Element> Session<'c, T> {
         self.on("get_vec", rank, |target| target.get_vec(at, len))
     }
 
-    /// One-sided. The element at `at`, of any type: as [`Session::get_blocking`], and not atomic.
+    /// One-sided. The element at `at`, of any type: as [`Session::get_blocking`]. It is not atomic.
     ///
     /// # Errors
     /// See [`Session`].
@@ -338,9 +337,9 @@ impl<'c, T: Element> Session<'c, T> {
         self.on("get_value", rank, |target| target.get_value(at))
     }
 
-    /// One-sided. Copies `src`, element by element, to `places`: the rank and the offset of each, checked before
-    /// anything is transferred. What is mapped is stored to in a loop; over a network, the elements for one rank go
-    /// together. Many places in one list cost less than many lists (MPI-4.1, section 12.3.1).
+    /// One-sided. Copies `src`, element by element, to `places`, each a rank and an offset. All places are checked
+    /// before anything is transferred. Mapped memory is stored to in a loop; over a network, the elements for one rank
+    /// go together. One long list costs less than many short ones (MPI-4.1, section 12.3.1).
     ///
     /// ```
     /// # fn main() -> transom::Result<()> {
@@ -356,16 +355,16 @@ impl<'c, T: Element> Session<'c, T> {
     /// ```
     ///
     /// # Errors
-    /// `src` has another number of elements than there are places. A place that no rank has: the error says which
-    /// of the list, and nothing was transferred. See [`Session`].
+    /// `src` and `places` differ in length. A place does not exist: the error names its index, and nothing was
+    /// transferred. See [`Session`].
     pub fn put_indexed(&self, places: &[(u32, usize)], src: &[T]) -> Result<()> {
         self.list("put_indexed", places, |batch| {
             batch.put_indexed(places, src)
         })
     }
 
-    /// One-sided. Copies the elements at `places` to `dst`, as [`Session::put_indexed`] does the other way
-    /// (MPI-4.1, section 12.3.2).
+    /// One-sided. Copies the elements at `places` to `dst`, the reverse of [`Session::put_indexed`] (MPI-4.1, section
+    /// 12.3.2).
     ///
     /// # Errors
     /// As for [`Session::put_indexed`].
@@ -376,7 +375,7 @@ impl<'c, T: Element> Session<'c, T> {
     }
 
     /// One-sided. Combines `src`, element by element, into those at `places`, each atomically, in the order of the
-    /// list. A place may come several times (MPI-4.1, section 12.3.4).
+    /// list. A place may occur several times (MPI-4.1, section 12.3.4).
     ///
     /// # Errors
     /// As for [`Session::put_indexed`]; an operation that is not defined for the type.
@@ -389,11 +388,11 @@ impl<'c, T: Element> Session<'c, T> {
         })
     }
 
-    /// One-sided. As [`Session::accumulate_indexed`], and `dst` gets what was at each place before. [`Op::NoOp`]
-    /// reads all atomically (MPI-4.1, section 12.3.4).
+    /// One-sided. As [`Session::accumulate_indexed`], and stores the previous values in `dst`. [`Op::NoOp`] reads all
+    /// of them atomically (MPI-4.1, section 12.3.4).
     ///
     /// # Errors
-    /// As for [`Session::accumulate_indexed`]; `dst` has another number of elements.
+    /// As for [`Session::accumulate_indexed`]; `dst` and `src` differ in length.
     pub fn get_accumulate_indexed(
         &self,
         op: Op,
@@ -430,9 +429,8 @@ impl<'c, T: Element> Session<'c, T> {
         })
     }
 
-    /// One-sided. The element at `at`, read atomically, so that it may meet accumulates and stores of others
-    /// (MPI-4.1, section 12.3.4). Called again and again, it fails once the target is found dead or the job
-    /// aborted.
+    /// One-sided. The element at `at`, read atomically, so that it may be concurrent with accumulates and stores of
+    /// other ranks (MPI-4.1, section 12.3.4). Repeated calls fail once the target is found dead or the job was aborted.
     ///
     /// # Errors
     /// See [`Session`].
@@ -456,8 +454,8 @@ impl<'c, T: Element> Session<'c, T> {
         self.on("store", rank, |target| target.store(at, value))
     }
 
-    /// One-sided. Adds to the element at `at`, wrapping, and returns what was there before,
-    /// atomically (MPI-4.1, section 12.3.4).
+    /// One-sided. Adds to the element at `at`, wrapping, and returns the previous value, atomically (MPI-4.1, section
+    /// 12.3.4).
     ///
     /// # Errors
     /// See [`Session`].
@@ -469,8 +467,8 @@ impl<'c, T: Element> Session<'c, T> {
         self.on("fetch_add", rank, |target| target.fetch_add(at, add))
     }
 
-    /// One-sided. Combines `operand` into the element at `at`, and returns what was there before,
-    /// atomically: see [`Target::fetch_and_op`] (MPI-4.1, section 12.3.4).
+    /// One-sided. Combines `operand` into the element at `at`, and returns the previous value, atomically: see
+    /// [`Target::fetch_and_op`] (MPI-4.1, section 12.3.4).
     ///
     /// # Errors
     /// See [`Session`]; an operation that is not defined for the type.
@@ -484,8 +482,8 @@ impl<'c, T: Element> Session<'c, T> {
         })
     }
 
-    /// One-sided. Replaces the element at `at` by `new` if it equals `expect`, and returns what was
-    /// there before, atomically: the swap took place if that is `expect` (MPI-4.1, section 12.3.4).
+    /// One-sided. Replaces the element at `at` by `new` if it equals `expect`, and returns the previous value,
+    /// atomically. The swap took place if the result equals `expect` (MPI-4.1, section 12.3.4).
     ///
     /// # Errors
     /// See [`Session`].
@@ -500,7 +498,7 @@ impl<'c, T: Element> Session<'c, T> {
     }
 }
 
-/// Threads share a session and pass it on.
+/// Threads can share a session and move it.
 const _: () = {
     const fn travels<S: Send + Sync>() {}
     travels::<Session<'static, u64>>()

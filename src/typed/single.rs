@@ -7,16 +7,15 @@ use super::target::{lent, lent_mut};
 use crate::lower;
 use crate::{Accumulate, Atomic, Element, Op, Result};
 
-/// Elements of any type; as put and get, these are not atomic.
+/// Elements of any type. Like put and get, these operations are not atomic.
 impl<T: Element, Mode> Target<'_, T, Mode> {
-    /// One-sided. As [`Target::put`] of one element, which may be computed inside the epoch (MPI-4.1,
-    /// section 12.3.1).
+    /// One-sided. As [`Target::put`] of one element, which may be computed inside the epoch (MPI-4.1, section 12.3.1).
     ///
     /// # Errors
     /// See [`Target`].
     #[inline]
     pub fn put_value(&self, at: usize, value: T) -> Result<()> {
-        // SAFETY: the device has done with the local when `release` returns, be it with an error.
+        // SAFETY: when `release` returns, even with an error, the device no longer uses the local variable.
         self.put(at, unsafe { lent(slice::from_ref(&value)) })?;
         lower::release(self.raw, self.aim("put_value"))
     }
@@ -28,21 +27,21 @@ impl<T: Element, Mode> Target<'_, T, Mode> {
     #[inline]
     pub fn get_value(&self, at: usize) -> Result<T> {
         let mut value = T::zeroed();
-        // SAFETY: the operation is complete, or the device has done with the local, when `complete` returns.
+        // SAFETY: when `complete` returns, the operation is complete, or the device no longer uses the local variable.
         self.get(at, unsafe { lent_mut(slice::from_mut(&mut value)) })?;
         self.complete("get_value")?;
         Ok(value)
     }
 }
 
-/// Atomic to each other and to accumulates of all ranks, also on this rank's own part: the processors or the device
-/// carry out all atomics of the window ([`Window::atomic_domain`]), and these are among them.
+/// These are atomic with respect to each other and to accumulates of all ranks, also on this rank's own part: all
+/// atomics of the window are carried out by one unit, the processors or the device ([`Window::atomic_domain`]).
 ///
 /// [`Window::atomic_domain`]: super::Window::atomic_domain
 impl<T: Element, Mode> Target<'_, T, Mode> {
-    /// One-sided. Combines `value` into the element at `at`: `target = target op value`, atomically
-    /// (MPI-4.1, section 12.3.4). As [`Target::accumulate`] of one element, which may be computed
-    /// inside the epoch; complete at the target when the epoch closes, or with a flush.
+    /// One-sided. Combines `value` into the element at `at`: `target = target op value`, atomically (MPI-4.1, section
+    /// 12.3.4). As [`Target::accumulate`] of one element, which may be computed inside the epoch. It is complete at the
+    /// target after a flush, or when the epoch closes.
     ///
     /// # Errors
     /// See [`Target`]; an operation that is not defined for the type.
@@ -56,9 +55,9 @@ impl<T: Element, Mode> Target<'_, T, Mode> {
         lower::release(self.raw, self.aim("accumulate_value"))
     }
 
-    /// One-sided. The element at `at`, read atomically: as [`Target::fetch_and_op`] with
-    /// [`Op::NoOp`], so that it may meet accumulates and stores of others. Called again and again, it
-    /// fails once the target is found dead or the job aborted.
+    /// One-sided. The element at `at`, read atomically: as [`Target::fetch_and_op`] with [`Op::NoOp`], so that it may
+    /// be concurrent with accumulates and stores of other ranks. Repeated calls fail once the target is found dead or
+    /// the job was aborted.
     ///
     /// # Errors
     /// See [`Target`].
@@ -72,8 +71,8 @@ impl<T: Element, Mode> Target<'_, T, Mode> {
         Ok(value)
     }
 
-    /// One-sided. Replaces the element at `at` by `value`, atomically: as [`Target::accumulate`] with
-    /// [`Op::Replace`], and complete at the target when it returns (MPI-4.1, section 12.3.4).
+    /// One-sided. Replaces the element at `at` by `value`, atomically: as [`Target::accumulate`] with [`Op::Replace`].
+    /// It is complete at the target when it returns (MPI-4.1, section 12.3.4).
     ///
     /// # Errors
     /// See [`Target`].
@@ -82,13 +81,13 @@ impl<T: Element, Mode> Target<'_, T, Mode> {
     where
         T: Accumulate,
     {
-        // SAFETY: as for `put_value`: the flush waits for more.
+        // SAFETY: as for `put_value`; the flush even completes the operation.
         self.accumulate(Op::Replace, at, unsafe { lent(slice::from_ref(&value)) })?;
         lower::flush(self.raw, self.aim("store"))
     }
 
-    /// One-sided. Adds to the element at `at`, wrapping, and returns what was there before,
-    /// atomically (MPI-4.1, section 12.3.4).
+    /// One-sided. Adds to the element at `at`, wrapping, and returns the previous value, atomically (MPI-4.1, section
+    /// 12.3.4).
     ///
     /// # Errors
     /// See [`Target`].
@@ -100,9 +99,8 @@ impl<T: Element, Mode> Target<'_, T, Mode> {
         self.fetch_and_op(Op::Sum, at, add)
     }
 
-    /// One-sided. Combines `operand` into the element at `at`, and returns what was there before,
-    /// atomically. [`Op::Replace`] is a swap, and [`Op::NoOp`] an atomic load (MPI-4.1, section
-    /// 12.3.4).
+    /// One-sided. Combines `operand` into the element at `at`, and returns the previous value, atomically.
+    /// [`Op::Replace`] is a swap, and [`Op::NoOp`] an atomic load (MPI-4.1, section 12.3.4).
     ///
     /// # Errors
     /// See [`Target`]; an operation that is not defined for the type.
@@ -114,8 +112,8 @@ impl<T: Element, Mode> Target<'_, T, Mode> {
         let mut old = T::zeroed();
         let origin = (&raw const operand).cast();
         let result = (&raw mut old).cast();
-        // SAFETY: both are locals of one element, which outlive the operation: it is complete, or
-        // the device has done with them, when `complete` returns.
+        // SAFETY: both are local variables of one element, which outlive the operation: when `complete` returns, it is
+        // complete, or the device no longer uses them.
         unsafe {
             self.raw
                 .fetch_and_op(origin, result, T::TYPE, self.rank, at as u64, op)?;
@@ -124,8 +122,8 @@ impl<T: Element, Mode> Target<'_, T, Mode> {
         Ok(old)
     }
 
-    /// One-sided. Replaces the element at `at` by `new` if it equals `expect`, and returns what was
-    /// there before, atomically: the swap took place if that is `expect` (MPI-4.1, section 12.3.4).
+    /// One-sided. Replaces the element at `at` by `new` if it equals `expect`, and returns the previous value,
+    /// atomically. The swap took place if the result equals `expect` (MPI-4.1, section 12.3.4).
     ///
     /// # Errors
     /// See [`Target`].

@@ -7,11 +7,10 @@ use super::{Passive, Request, Target};
 use crate::lower::{self, Row, error};
 use crate::{Accumulate, DatatypeMisuse, Element, Op, Result};
 
-/// Blocks of elements at equal distances, in a slice or in a rank's part. Everything counts
-/// elements.
+/// Blocks of elements at equal distances, in a slice or in a rank's part. All fields count elements.
 ///
-/// A range of elements is one, and so is a [`Block2d`]; operations take any of them on either side,
-/// if both have as many elements.
+/// Operations take a range of elements, a `Strided` or a [`Block2d`] on either side, if both sides have the same number
+/// of elements.
 ///
 /// ```
 /// use transom::{Job, Strided, Window};
@@ -34,9 +33,9 @@ pub struct Strided {
     pub first: usize,
     /// How many blocks.
     pub blocks: usize,
-    /// Elements in each.
+    /// Elements in each block.
     pub block_len: usize,
-    /// From the first element of a block to that of the next: no less than their length.
+    /// From the first element of a block to that of the next; at least `block_len`.
     pub stride: usize,
 }
 
@@ -57,9 +56,9 @@ pub struct Block2d {
     pub row: usize,
     /// The block's first column.
     pub column: usize,
-    /// How many rows it has.
+    /// The number of rows in the block.
     pub rows: usize,
-    /// How many columns it has: with those before, no more than the width.
+    /// The number of columns in the block. `column + columns` is at most `width`.
     pub columns: usize,
 }
 
@@ -76,7 +75,7 @@ impl From<Range<usize>> for Strided {
 }
 
 impl From<Block2d> for Strided {
-    /// A block that is not inside its matrix becomes one that no operation takes.
+    /// A block that is not inside its matrix becomes a region that every operation refuses.
     fn from(block: Block2d) -> Self {
         Self {
             first: block.first().unwrap_or(usize::MAX),
@@ -102,7 +101,7 @@ impl Block2d {
 #[derive(Clone, Copy, Debug)]
 pub struct Region {
     strided: Strided,
-    /// What it was made of, if that is not inside its matrix.
+    /// The block that it was made from, if that is not inside its matrix.
     outside: Option<Block2d>,
 }
 
@@ -152,13 +151,13 @@ impl Region {
 }
 
 impl Strided {
-    /// How many elements there are, if that is a number.
+    /// The number of elements, unless it overflows.
     fn len(&self) -> Option<usize> {
         self.blocks.checked_mul(self.block_len)
     }
 
-    /// Its bytes, where an element has `size`; checks that blocks do not overlap, and that all end
-    /// before element number `limit`.
+    /// Its bytes, for elements of `size` bytes. Checks that blocks do not overlap, and that all end before element
+    /// number `limit`.
     fn row(&self, operation: &'static str, size: usize, limit: usize) -> Result<Row> {
         let Self {
             first,
@@ -200,7 +199,7 @@ impl Strided {
     }
 }
 
-/// The rows on both sides, of as many elements; this rank has `len` of them.
+/// The rows on both sides, which have equal numbers of elements; the local slice has `len` elements.
 pub(super) fn rows<T>(
     operation: &'static str,
     near: Region,
@@ -209,7 +208,7 @@ pub(super) fn rows<T>(
 ) -> Result<(Row, Row)> {
     let size = size_of::<T>();
     let near_row = near.row(operation, size, len)?;
-    // The window's own check comes later; what no memory has is refused here.
+    // The window checks the target later; here, sizes that no memory can have are refused.
     let far_row = far.row(operation, size, isize::MAX as usize / size)?;
     let count = |region: &Region| region.len().unwrap_or(usize::MAX);
     same_length(operation, count(&near), count(&far), "at the target")?;
@@ -221,24 +220,24 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
     /// by one in their order (MPI-4.1, section 12.3.1).
     ///
     /// # Errors
-    /// See [`Target`]; regions of different numbers of elements, blocks that overlap, or that are
-    /// not inside the slice.
+    /// See [`Target`]; the regions have different numbers of elements, blocks overlap, or a region is not inside the
+    /// slice.
     pub fn put_strided(
         &self,
         to: impl Into<Region>,
         src: &'op [T],
         from: impl Into<Region>,
     ) -> Result<()> {
-        // SAFETY: the source is borrowed until the epoch has closed, when the operation is
-        // complete; it is no window memory that this epoch writes to.
+        // SAFETY: the source is borrowed until the epoch has closed, when the operation is complete; it is not window
+        // memory that this epoch writes to.
         unsafe { self.put_region("put_strided", to.into(), src, from.into()) }
     }
 
-    /// One-sided. As [`Target::put_strided`], and then raises the target's notification counter `counter` by 1, as
+    /// One-sided. As [`Target::put_strided`], and then increments the target's notification counter `counter` by 1, as
     /// [`Target::put_notify`] does.
     ///
     /// # Errors
-    /// As for [`Target::put_strided`]; the target has no such counter: then nothing is put.
+    /// As for [`Target::put_strided`]; the target has no such counter, in which case nothing is put.
     pub fn put_notify_strided(
         &self,
         to: impl Into<Region>,
@@ -268,7 +267,7 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
         unsafe { self.get_region("get_strided", from.into(), dst, to.into()) }
     }
 
-    /// One-sided. As [`Target::put_strided`], and complete at the target when it returns.
+    /// One-sided. As [`Target::put_strided`], but complete at the target when it returns.
     ///
     /// # Errors
     /// As for [`Target::put_strided`].
@@ -279,13 +278,13 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
         from: impl Into<Region>,
     ) -> Result<()> {
         const OPERATION: &str = "put_strided_blocking";
-        // SAFETY: the flush completes the operation while the source is borrowed; if it fails, the
-        // device has done with it too.
+        // SAFETY: the flush completes the operation while the source is borrowed; if it fails, the device no longer
+        // uses the source either.
         unsafe { self.put_region(OPERATION, to.into(), src, from.into())? };
         lower::flush(self.raw, self.aim(OPERATION))
     }
 
-    /// One-sided. As [`Target::get_strided`], and complete when it returns.
+    /// One-sided. As [`Target::get_strided`], but complete when it returns.
     ///
     /// # Errors
     /// As for [`Target::put_strided`].
@@ -320,8 +319,8 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
         const OPERATION: &str = "accumulate_strided";
         let (near, far) = rows::<T>(OPERATION, from.into(), src.len(), to.into())?;
         let origin = src.as_ptr().cast();
-        // SAFETY: as for `put_strided`; the row is inside the slice, and `Accumulate` says what the
-        // elements are.
+        // SAFETY: as for `put_strided`; the row is inside the slice, and the trait `Accumulate` guarantees the type of
+        // the elements.
         unsafe {
             lower::accumulate_row(
                 self.raw,
@@ -336,7 +335,7 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
     }
 
     /// # Safety
-    /// `src` stays borrowed until the operation is complete, and is not what is written to.
+    /// `src` stays borrowed until the operation is complete, and is not what the operation writes to.
     unsafe fn put_region(
         &self,
         operation: &'static str,
@@ -351,7 +350,7 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
     }
 
     /// # Safety
-    /// `dst` stays borrowed until the operation is complete, and is not what is read.
+    /// `dst` stays borrowed until the operation is complete, and is not what the operation reads.
     unsafe fn get_region(
         &self,
         operation: &'static str,
@@ -397,8 +396,8 @@ impl<'op, T: Element> Target<'op, T, Passive> {
         unsafe { self.get_region_into("rget_strided", from.into(), dst, to.into()) }
     }
 
-    /// One-sided. As [`Target::rput_strided`], with a buffer that the request owns until it is
-    /// complete. It is lost if the operation fails.
+    /// One-sided. As [`Target::rput_strided`], but the request owns the buffer until it is complete. The buffer is lost
+    /// if the operation fails.
     ///
     /// # Errors
     /// As for [`Target::put_strided`].
@@ -408,12 +407,12 @@ impl<'op, T: Element> Target<'op, T, Passive> {
         src: Vec<T>,
         from: impl Into<Region>,
     ) -> Result<Request<'op, Vec<T>>> {
-        // SAFETY: nobody but the request can free the buffer, and it waits before it does.
+        // SAFETY: only the request can free the buffer, and it waits before it does.
         unsafe { self.put_region_from("rput_strided_owned", to.into(), src, from.into()) }
     }
 
-    /// One-sided. As [`Target::rget_strided`], with a buffer that the request owns until it is
-    /// complete. It is lost if the operation fails.
+    /// One-sided. As [`Target::rget_strided`], but the request owns the buffer until it is complete. The buffer is lost
+    /// if the operation fails.
     ///
     /// # Errors
     /// As for [`Target::put_strided`].
@@ -423,7 +422,7 @@ impl<'op, T: Element> Target<'op, T, Passive> {
         dst: Vec<T>,
         to: impl Into<Region>,
     ) -> Result<Request<'op, Vec<T>>> {
-        // SAFETY: nobody but the request can free the buffer, and it waits before it does.
+        // SAFETY: only the request can free the buffer, and it waits before it does.
         unsafe { self.get_region_into("rget_strided_owned", from.into(), dst, to.into()) }
     }
 
@@ -439,8 +438,7 @@ impl<'op, T: Element> Target<'op, T, Passive> {
     ) -> Result<Request<'op, B>> {
         Request::start(src, |origin: *mut T, len| {
             let (near, far) = rows::<T>(operation, from, len / size_of::<T>(), to)?;
-            // SAFETY: the caller's promise, of the buffer that the request now holds, and that the
-            // row is inside.
+            // SAFETY: the caller's promise, for the buffer that the request now holds; the row is inside.
             unsafe { lower::rput_row(self.raw, self.aim(operation), origin.cast(), near, far) }
         })
     }
@@ -456,8 +454,7 @@ impl<'op, T: Element> Target<'op, T, Passive> {
     ) -> Result<Request<'op, B>> {
         Request::start(dst, |origin: *mut T, len| {
             let (near, far) = rows::<T>(operation, to, len / size_of::<T>(), from)?;
-            // SAFETY: the caller's promise, of the buffer that the request now holds, and that the
-            // row is inside.
+            // SAFETY: the caller's promise, for the buffer that the request now holds; the row is inside.
             unsafe { lower::rget_row(self.raw, self.aim(operation), origin.cast(), near, far) }
         })
     }

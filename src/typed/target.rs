@@ -12,24 +12,22 @@ use crate::{Accumulate, Element, IntoTarget, Misuse, Op, Result, raw};
 
 /// One rank's part of a window, in an epoch of kind `Mode`. Offsets and lengths count elements.
 ///
-/// Operations that take a buffer for `'op` use it until the epoch closes, and are complete then; a
-/// [`flush`](Target::flush) or [`Lock::unlock`](super::Lock::unlock) completes them sooner, but
-/// does not give the buffer back. For buffers made inside the epoch there are
-/// [`put_blocking`](Target::put_blocking), [`accumulate_blocking`](Target::accumulate_blocking) and
-/// [`get_vec`](Target::get_vec); for single values,
-/// [`put_value`](Target::put_value), [`accumulate_value`](Target::accumulate_value),
-/// [`load`](Target::load) and [`store`](Target::store); those who want their buffer back and do not want to wait use requests.
+/// Operations that take a buffer for `'op` use it until the epoch closes, and are complete then. A
+/// [`flush`](Target::flush) or [`Lock::unlock`](super::Lock::unlock) completes them sooner, but does not end the
+/// borrow. For buffers made inside the epoch there are [`put_blocking`](Target::put_blocking),
+/// [`accumulate_blocking`](Target::accumulate_blocking) and [`get_vec`](Target::get_vec); for single values,
+/// [`put_value`](Target::put_value), [`accumulate_value`](Target::accumulate_value), [`load`](Target::load) and
+/// [`store`](Target::store). Requests return their buffer without waiting for other operations.
 ///
-/// Operations of one epoch are not ordered, accumulates and atomics on the same element aside: a
-/// get may miss what a put before it wrote, unless that is complete.
+/// Operations of one epoch are not ordered, except accumulates and atomics on the same element: a get may miss the data
+/// of an earlier put, unless the put is complete.
 ///
-/// The target of `None` is nobody, as a neighbour behind an edge: operations on it take place nowhere and
-/// succeed. Buffers stay as they are, and what is returned is zero (MPI-4.1, section 12.3,
-/// `MPI_PROC_NULL`).
+/// The target of `None` is no rank, like a neighbour beyond an edge. Operations on it succeed without effect: buffers
+/// are not changed, and returned values are zero (MPI-4.1, section 12.3, `MPI_PROC_NULL`).
 ///
 /// # Errors
-/// Every operation: elements past the end of the target's part, in which case nothing is
-/// transferred; a target that died; a device that failed. The epoch goes on.
+/// Every operation: elements past the end of the target's part, in which case nothing is transferred; the target died;
+/// a device failed. The epoch remains usable.
 pub struct Target<'op, T, Mode> {
     pub(super) raw: &'op raw::Window,
     /// A rank of the window, or [`PROC_NULL`].
@@ -40,7 +38,7 @@ pub struct Target<'op, T, Mode> {
 }
 
 impl<T, Mode> Target<'_, T, Mode> {
-    /// Local. Whose part this is: nobody's is [`raw::PROC_NULL`].
+    /// Local. The rank whose part this is, or [`raw::PROC_NULL`].
     #[must_use]
     #[inline]
     pub fn rank(&self) -> u32 {
@@ -66,7 +64,7 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
         })
     }
 
-    /// The same, for buffers that are lent for another time.
+    /// The same target, for buffers that are lent for another lifetime.
     pub(super) fn again<'b>(&'b self) -> Target<'b, T, Mode> {
         Target {
             raw: self.raw,
@@ -83,14 +81,14 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
     #[inline]
     pub fn put(&self, at: usize, src: &'op [T]) -> Result<()> {
         let (origin, len) = (src.as_ptr().cast(), size_of_val(src));
-        // SAFETY: the source is borrowed until the epoch has closed, when the operation is
-        // complete; it is no window memory that this epoch writes to.
+        // SAFETY: the source is borrowed until the epoch has closed, when the operation is complete; it is not window
+        // memory that this epoch writes to.
         unsafe { self.raw.put(origin, len, self.rank, at as u64) }
     }
 
-    /// One-sided. As [`Target::put`], and then raises the target's notification counter `counter` by
-    /// 1: when it sees that, the elements are there ([`Epoch::wait_notify`](super::Epoch)), and
-    /// those of this rank's earlier puts. `src` may be empty.
+    /// One-sided. As [`Target::put`], and then increments the target's notification counter `counter` by 1. When the
+    /// target sees this ([`Epoch::wait_notify`](super::Epoch)), it also sees these elements and those of this rank's
+    /// earlier puts. `src` may be empty.
     ///
     /// # Errors
     /// See [`Target`]; the target has no such counter (hint `transom_notification_counters`).
@@ -101,14 +99,14 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
         unsafe { self.raw.put_notify(origin, len, self.rank, at, counter) }
     }
 
-    /// One-sided. As [`Target::put_notify`], and complete at the target when it returns.
+    /// One-sided. As [`Target::put_notify`], but complete at the target when it returns.
     ///
     /// # Errors
     /// As for [`Target::put_notify`].
     #[inline]
     pub fn put_notify_blocking(&self, at: usize, src: &[T], counter: u32) -> Result<()> {
-        // SAFETY: the flush completes the put while the source is borrowed, also where the counter behind it could
-        // not be raised; if it fails, the device has done with the source too.
+        // SAFETY: the flush completes the put while the source is borrowed, even if the counter could not be
+        // incremented. If the flush fails, the device no longer uses the source either.
         let put = self.put_notify(at, unsafe { lent(src) }, counter);
         put.and(lower::flush(self.raw, self.aim("put_notify_blocking")))
     }
@@ -124,19 +122,19 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
         unsafe { self.raw.get(origin, len, self.rank, at as u64) }
     }
 
-    /// One-sided. As [`Target::put`], and complete at the target when it returns.
+    /// One-sided. As [`Target::put`], but complete at the target when it returns.
     ///
     /// # Errors
     /// See [`Target`].
     #[inline]
     pub fn put_blocking(&self, at: usize, src: &[T]) -> Result<()> {
-        // SAFETY: the flush completes the operation while the source is borrowed; if it fails, the
-        // device has done with it too.
+        // SAFETY: the flush completes the operation while the source is borrowed; if it fails, the device no longer
+        // uses the source either.
         self.put(at, unsafe { lent(src) })?;
         lower::flush(self.raw, self.aim("put_blocking"))
     }
 
-    /// One-sided. As [`Target::get`], and complete when it returns.
+    /// One-sided. As [`Target::get`], but complete when it returns.
     ///
     /// # Errors
     /// See [`Target`].
@@ -147,7 +145,7 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
         self.complete("get_blocking")
     }
 
-    /// One-sided. The `len` elements from `at` on, in a vector: as [`Target::get_blocking`].
+    /// One-sided. Returns the `len` elements from `at` on as a vector: as [`Target::get_blocking`].
     ///
     /// # Errors
     /// See [`Target`]; no memory for the vector.
@@ -159,9 +157,9 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
         Ok(elements)
     }
 
-    /// One-sided. Combines `src` into the elements from `at` on: `target = target op src`,
-    /// atomically for each element (MPI-4.1, section 12.3.4), and for aligned words of several narrow ones as
-    /// [`raw::Window::accumulate`](crate::raw::Window::accumulate) says.
+    /// One-sided. Combines `src` into the elements from `at` on: `target = target op src`. This is atomic for each
+    /// element (MPI-4.1, section 12.3.4); for aligned words of several narrow elements, see
+    /// [`raw::Window::accumulate`](crate::raw::Window::accumulate).
     ///
     /// # Errors
     /// See [`Target`]; an operation that is not defined for the type.
@@ -171,14 +169,14 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
         T: Accumulate,
     {
         let (origin, count, at) = (src.as_ptr().cast(), src.len(), at as u64);
-        // SAFETY: as for `put`; `Accumulate` says what the elements are.
+        // SAFETY: as for `put`; the trait `Accumulate` guarantees the type of the elements.
         unsafe {
             self.raw
                 .accumulate(origin, count, T::TYPE, self.rank, at, op)
         }
     }
 
-    /// One-sided. As [`Target::accumulate`], and complete at the target when it returns.
+    /// One-sided. As [`Target::accumulate`], but complete at the target when it returns.
     ///
     /// # Errors
     /// As for [`Target::accumulate`].
@@ -192,8 +190,8 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
         lower::flush(self.raw, self.aim("accumulate_blocking"))
     }
 
-    /// One-sided. As [`Target::accumulate`], and `dst` gets what was there before: as many elements
-    /// as `src` has (MPI-4.1, section 12.3.4).
+    /// One-sided. As [`Target::accumulate`], and stores the previous values in `dst`, which is as long as `src`
+    /// (MPI-4.1, section 12.3.4).
     ///
     /// # Errors
     /// See [`Target`]; an operation that is not defined for the type; slices of different lengths.
@@ -205,14 +203,14 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
         same_length("get_accumulate", src.len(), dst.len(), "in the result")?;
         let (origin, result) = (src.as_ptr().cast(), dst.as_mut_ptr().cast());
         let (count, at) = (src.len(), at as u64);
-        // SAFETY: as for `put` and `get`; `Accumulate` says what the elements are.
+        // SAFETY: as for `put` and `get`; the trait `Accumulate` guarantees the type of the elements.
         unsafe {
             self.raw
                 .get_accumulate(origin, result, count, T::TYPE, self.rank, at, op)
         }
     }
 
-    /// What a get checks, before there is a buffer for it.
+    /// The checks of a get, before its buffer is allocated.
     pub(super) fn check_range(&self, operation: &'static str, at: usize, len: usize) -> Result<()> {
         if self.rank == PROC_NULL {
             return Ok(());
@@ -238,14 +236,14 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
         Aim::new(operation, self.rank)
     }
 
-    /// Completes all operations on this target, so that what they fetch is there.
+    /// Completes all operations on this target, so that fetched data has arrived.
     #[inline]
     pub(super) fn complete(&self, operation: &'static str) -> Result<()> {
         lower::complete(self.raw, self.aim(operation))
     }
 }
 
-/// A request is waited for, or asked whether it is complete, on its own, and gives its buffer back.
+/// Operations with requests. Each request is waited for or tested by itself, and returns its buffer.
 impl<'op, T: Element> Target<'op, T, Passive> {
     /// One-sided. As [`Target::put`], with a request: once it is complete, the buffer may be used
     /// again; the data may arrive later (MPI-4.1, section 12.3.5).
@@ -267,23 +265,23 @@ impl<'op, T: Element> Target<'op, T, Passive> {
         unsafe { self.get_into(at, dst) }
     }
 
-    /// One-sided. As [`Target::rput`], with a buffer that the request owns until it is complete. It
-    /// is lost if the operation fails.
+    /// One-sided. As [`Target::rput`], but the request owns the buffer until it is complete. The buffer is lost if the
+    /// operation fails.
     ///
     /// # Errors
     /// See [`Target`].
     pub fn rput_owned(&self, at: usize, src: Vec<T>) -> Result<Request<'op, Vec<T>>> {
-        // SAFETY: nobody but the request can free the buffer, and it waits before it does.
+        // SAFETY: only the request can free the buffer, and it waits before it does.
         unsafe { self.put_from(at, src) }
     }
 
-    /// One-sided. As [`Target::rget`], with a buffer that the request owns until it is complete: as
-    /// many elements are fetched as `dst` has. It is lost if the operation fails.
+    /// One-sided. As [`Target::rget`], but the request owns the buffer until it is complete. Fetches as many elements
+    /// as `dst` has. The buffer is lost if the operation fails.
     ///
     /// # Errors
     /// See [`Target`].
     pub fn rget_owned(&self, at: usize, dst: Vec<T>) -> Result<Request<'op, Vec<T>>> {
-        // SAFETY: nobody but the request can free the buffer, and it waits before it does.
+        // SAFETY: only the request can free the buffer, and it waits before it does.
         unsafe { self.get_into(at, dst) }
     }
 
@@ -305,8 +303,8 @@ impl<'op, T: Element> Target<'op, T, Passive> {
         unsafe { self.accumulate_from(op, at, src) }
     }
 
-    /// One-sided. As [`Target::raccumulate`], with a buffer that the request owns until it is complete.
-    /// It is lost if the operation fails.
+    /// One-sided. As [`Target::raccumulate`], but the request owns the buffer until it is complete. The buffer is lost
+    /// if the operation fails.
     ///
     /// # Errors
     /// See [`Target::accumulate`].
@@ -314,13 +312,12 @@ impl<'op, T: Element> Target<'op, T, Passive> {
     where
         T: Accumulate,
     {
-        // SAFETY: nobody but the request can free the buffer, and it waits before it does.
+        // SAFETY: only the request can free the buffer, and it waits before it does.
         unsafe { self.accumulate_from(op, at, src) }
     }
 
-    /// One-sided. As [`Target::put_notify`], with a buffer that the request owns until it is complete:
-    /// then it may be used again; data and notification may arrive later. It is lost if the operation
-    /// fails.
+    /// One-sided. As [`Target::put_notify`], but a request owns the buffer until it is complete. Then the buffer may be
+    /// used again; data and notification may arrive later. The buffer is lost if the operation fails.
     ///
     /// # Errors
     /// As for [`Target::put_notify`].
@@ -331,7 +328,7 @@ impl<'op, T: Element> Target<'op, T, Passive> {
         counter: u32,
     ) -> Result<Request<'op, Vec<T>>> {
         Request::start(src, |origin: *mut T, len| {
-            // SAFETY: nobody but the request can free the buffer, and it waits before it does.
+            // SAFETY: only the request can free the buffer, and it waits before it does.
             unsafe {
                 self.raw
                     .rput_notify(origin.cast(), len, self.rank, at as u64, counter)
@@ -358,7 +355,7 @@ impl<'op, T: Element> Target<'op, T, Passive> {
         let (origin, count, at) = (src.as_ptr().cast(), src.len(), at as u64);
         Request::start(dst, |result: *mut T, _| {
             let result = result.cast();
-            // SAFETY: as for `raccumulate`; the source is borrowed as long.
+            // SAFETY: as for `raccumulate`; the source is borrowed for as long.
             unsafe {
                 self.raw
                     .rget_accumulate(origin, result, count, T::TYPE, self.rank, at, op)
@@ -384,7 +381,7 @@ impl<'op, T: Element> Target<'op, T, Passive> {
     /// operation, even if the request is forgotten.
     unsafe fn put_from<B: AsMut<[T]>>(&self, at: usize, src: B) -> Result<Request<'op, B>> {
         Request::start(src, |origin: *mut T, len| {
-            // SAFETY: the caller's promise, of the buffer that the request now holds.
+            // SAFETY: the caller's promise, for the buffer that the request now holds.
             unsafe { self.raw.rput(origin.cast(), len, self.rank, at as u64) }
         })
     }
@@ -402,8 +399,8 @@ impl<'op, T: Element> Target<'op, T, Passive> {
     {
         Request::start(src, |origin: *mut T, len| {
             let (count, at) = (len / size_of::<T>(), at as u64);
-            // SAFETY: the caller's promise, of the buffer that the request now holds; `Accumulate` says
-            // what the elements are.
+            // SAFETY: the caller's promise, for the buffer that the request now holds; the trait `Accumulate`
+            // guarantees the type of the elements.
             unsafe {
                 self.raw
                     .raccumulate(origin.cast(), count, T::TYPE, self.rank, at, op)
@@ -415,23 +412,23 @@ impl<'op, T: Element> Target<'op, T, Passive> {
     /// As for `put_from`.
     unsafe fn get_into<B: AsMut<[T]>>(&self, at: usize, dst: B) -> Result<Request<'op, B>> {
         Request::start(dst, |origin: *mut T, len| {
-            // SAFETY: the caller's promise, of the buffer that the request now holds.
+            // SAFETY: the caller's promise, for the buffer that the request now holds.
             unsafe { self.raw.rget(origin.cast(), len, self.rank, at as u64) }
         })
     }
 }
 
-/// A buffer for an operation that is complete before its caller is left.
+/// Extends the lifetime of a buffer for an operation that is complete before its caller returns.
 ///
 /// # Safety
-/// The operation is complete, or the device has done with the buffer, before `buffer` ceases to be borrowed.
+/// The operation is complete, or the device no longer uses the buffer, before the borrow of `buffer` ends.
 #[inline(always)]
 pub(super) unsafe fn lent<'op, T>(buffer: &[T]) -> &'op [T] {
     // SAFETY: the caller's promise; nobody uses it afterwards.
     unsafe { slice::from_raw_parts(buffer.as_ptr(), buffer.len()) }
 }
 
-/// As [`lent`], to be written to.
+/// As [`lent`], for a buffer that is written to.
 ///
 /// # Safety
 /// As for [`lent`].
@@ -441,7 +438,7 @@ pub(super) unsafe fn lent_mut<'op, T>(buffer: &mut [T]) -> &'op mut [T] {
     unsafe { slice::from_raw_parts_mut(buffer.as_mut_ptr(), buffer.len()) }
 }
 
-/// `side` says where the others are.
+/// `side` says where the other elements are.
 pub(super) fn same_length(
     operation: &'static str,
     origin: usize,

@@ -16,25 +16,25 @@ use crate::{
     SystemError,
 };
 
-/// Memory of every rank of a communicator, as elements of one type, that the others put into, get
-/// from and accumulate on. Lengths and offsets count elements.
+/// Memory of every rank of a communicator, as elements of one type. Other ranks put into it, get from it and accumulate
+/// on it. Lengths and offsets count elements.
 ///
-/// Accesses are made in epochs, which all ranks open and close together, [`Window::fence`],
-/// [`Window::passive`] or [`Window::loads`], or those that exchange something, [`Window::exchange`]. Between them, [`Window::local`] and [`Window::local_mut`] are this rank's
-/// own part. A [`Session`] needs no epochs: [`Window::open`], [`Window::into_session`].
+/// Accesses are made in epochs. All ranks open and close [`Window::fence`], [`Window::passive`] and [`Window::loads`]
+/// together; [`Window::exchange`] involves only ranks that exchange data. Between epochs, [`Window::local`] and
+/// [`Window::local_mut`] are this rank's own part. A [`Session`] needs no epochs: [`Window::open`],
+/// [`Window::into_session`].
 ///
-/// A panic inside an epoch, or an epoch that fails to open or close, poisons the window: it tells
-/// the other ranks, whose epochs then fail too, and every later call on the window is an error.
-/// An error that the body of an epoch returns is a value like any other.
+/// A panic inside an epoch, or an epoch that fails to open or close, poisons the window: the other ranks are told,
+/// their epochs then fail too, and every later call on the window is an error. An error that the body of an epoch
+/// returns is only a value and does not poison.
 ///
-/// A forked child is no rank: all calls but those that only look something up fail there. What was
-/// borrowed from [`Window::local`] before is the parent's memory, not a copy of it.
+/// A forked child is not a rank: all calls fail there, except those that only look something up. A slice that was
+/// borrowed from [`Window::local`] before the fork is the parent's memory, not a copy of it.
 ///
-/// Dropping a window without freeing it leaks its memory and says so in the log, since other ranks
-/// may still access it.
+/// Dropping a window without freeing it leaks its memory and logs this, since other ranks may still access it.
 ///
-/// `'c` is how long the communicator is borrowed, so that the job is not left before its windows are freed.
-/// A value that holds its window needs no lifetime with [`Window::into_owned`].
+/// `'c` is the borrow of the communicator, so the job cannot be left before its windows are freed. A value that holds
+/// its window needs no lifetime with [`Window::into_owned`].
 pub struct Window<'c, T: Element> {
     raw: raw::Window,
     poisoned: AtomicBool,
@@ -43,9 +43,8 @@ pub struct Window<'c, T: Element> {
     marker: PhantomData<(&'c Communicator, T)>,
 }
 
-/// A window that shares its communicator instead of borrowing it, made by [`Window::into_owned`]: a
-/// library's type can hold it, alone or beside the [`Job`](crate::Job). Whatever takes a `Window<T>` takes
-/// this.
+/// A window that shares its communicator instead of borrowing it, made by [`Window::into_owned`]. A library's type can
+/// hold it, alone or beside the [`Job`](crate::Job). Every function that takes a `Window<T>` accepts it.
 ///
 /// ```
 /// use transom::{Communicator, Job, LockKind, OwnedWindow, Result, Window};
@@ -78,11 +77,9 @@ pub struct Window<'c, T: Element> {
 /// # }
 /// ```
 ///
-/// # The order of dropping
-/// Free the window, then leave the job. A window that is dropped leaks its memory, whenever that is. Where
-/// the job was left before, its collective calls ([`Window::fence`] and the other epochs,
-/// [`Window::free`]) are errors at once, on this rank, and [`Window::local`] still works; other ranks that
-/// wait for this one get an error.
+/// Free the window, then leave the job. A window that is dropped leaks its memory at any time. After the job was left,
+/// the window's collective calls ([`Window::fence`] and the other epochs, [`Window::free`]) fail at once on this rank,
+/// and [`Window::local`] still works; other ranks that wait for this one get an error.
 pub type OwnedWindow<T> = Window<'static, T>;
 
 impl<'c, T: Element> Window<'c, T> {
@@ -111,17 +108,17 @@ impl<'c, T: Element> Window<'c, T> {
     /// # Errors
     /// As for [`Window::allocate`]; a malformed hint.
     pub fn allocate_with(comm: &'c Communicator, len: usize, info: &Info) -> Result<Self> {
-        // Too many bytes are found out where every rank hears of it.
+        // Too many bytes are refused where every rank hears of it.
         let bytes = len.saturating_mul(size_of::<T>());
         let info = lower::aligned_for(info, align_of::<T>());
         let raw = raw::Window::allocate(comm, bytes, Self::ELEMENT, &info)?;
         Self::over(comm, raw)
     }
 
-    /// Collective. A window whose ranks can also load from each other's parts in place, in the epochs of
-    /// [`Window::loads`]: all have to be on one host, as those of
-    /// [`Communicator::split_shared`](crate::Communicator::split_shared) are. `len` elements on this rank, all bytes zero,
-    /// beginning at a page. Lengths may differ by rank; 0 is legal (MPI-4.1, section 12.2.3,
+    /// Collective. A window whose ranks can also load from each other's parts in place, in epochs of [`Window::loads`].
+    /// All ranks have to be on one host, like those of
+    /// [`Communicator::split_shared`](crate::Communicator::split_shared). This rank's part has `len` elements, all
+    /// bytes zero, and begins at a page. Lengths may differ by rank; 0 is legal (MPI-4.1, section 12.2.3,
     /// `MPI_Win_allocate_shared`).
     ///
     /// ```
@@ -149,17 +146,16 @@ impl<'c, T: Element> Window<'c, T> {
             )
         };
         let bytes = len.saturating_mul(size_of::<T>());
-        // Each part at a page: so it is aligned in every process.
+        // Each part begins at a page, so it is aligned in every process.
         let info = Info::new().with("alloc_shared_noncontig", "true");
         let raw = raw::Window::allocate_shared(comm, bytes, Self::ELEMENT, &info)?;
         Self::over(comm, raw)
     }
 
-    /// Collective. A window of the elements of `memory` on this rank. They are copied to where peers
-    /// reach them as fast as those of [`Window::allocate`], and `memory` is freed once all ranks have
-    /// come so far: until then there is room for both. [`Window::into_vec`] gives them back. Lengths may
-    /// differ by rank; 0 is legal (MPI-4.1, section 12.2.1; a window over memory that stays where it is
-    /// is [`raw::Window::create`]).
+    /// Collective. A window of the elements of `memory` on this rank. They are copied to memory that peers reach as
+    /// fast as that of [`Window::allocate`]. `memory` is freed once all ranks have done so; until then, both need
+    /// space. [`Window::into_vec`] returns the elements. Lengths may differ by rank; 0 is legal (MPI-4.1, section
+    /// 12.2.1). A window over memory that stays in place is [`raw::Window::create`].
     ///
     /// ```
     /// # fn main() -> transom::Result<()> {
@@ -174,8 +170,8 @@ impl<'c, T: Element> Window<'c, T> {
     /// ```
     ///
     /// # Errors
-    /// On every rank if one rank fails: out of memory, elements of another size on another rank, a
-    /// rank that died or left. Then `memory` is gone, but for [`Window::try_create`].
+    /// On every rank if one rank fails: out of memory, elements of another size on another rank, a rank that died or
+    /// left. Then `memory` is lost, except with [`Window::try_create`].
     pub fn create(comm: &'c Communicator, memory: Vec<T>) -> Result<Self> {
         Self::create_with(comm, memory, &Info::new())
     }
@@ -188,7 +184,7 @@ impl<'c, T: Element> Window<'c, T> {
         Self::try_create(comm, memory, info).map_err(|(_gone, error)| error)
     }
 
-    /// Collective. As [`Window::create_with`], and gives the vector back if that fails.
+    /// Collective. As [`Window::create_with`], but returns the vector if that fails.
     ///
     /// # Errors
     /// As for [`Window::create_with`].
@@ -218,7 +214,7 @@ impl<'c, T: Element> Window<'c, T> {
         let Some((rank, theirs)) = lower::other_unit(&window.raw) else {
             return Ok(window);
         };
-        // Then every rank finds one that differs from it, and comes here.
+        // Then every rank finds a rank that differs from it, and comes here.
         let elements = |size: u64| format!("elements of {size} bytes");
         let misuse = Misuse::Mismatch {
             rank,
@@ -235,7 +231,7 @@ impl<'c, T: Element> Window<'c, T> {
         &self.comm
     }
 
-    /// Local. The same window, with a share in its communicator instead of a borrow of it.
+    /// Local. The same window, which shares its communicator instead of borrowing it.
     #[must_use]
     pub fn into_owned(self) -> OwnedWindow<T> {
         Window {
@@ -247,7 +243,7 @@ impl<'c, T: Element> Window<'c, T> {
         }
     }
 
-    /// Local. Whether an epoch ended in a panic, or failed to open or close, so that all calls fail.
+    /// Local. Whether an epoch ended in a panic, or failed to open or close. Then all calls fail.
     #[must_use]
     pub fn is_poisoned(&self) -> bool {
         self.poisoned.load(Ordering::Relaxed)
@@ -265,27 +261,27 @@ impl<'c, T: Element> Window<'c, T> {
         self.raw.ranks()
     }
 
-    /// Local. What has to run at a target for operations on it to complete: see
-    /// [`Progress`](raw::Progress) (MPI-4.1, section 12.7.3).
+    /// Local. Which code has to run at a target for operations on it to complete: see [`Progress`](raw::Progress)
+    /// (MPI-4.1, section 12.7.3).
     #[must_use]
     pub fn progress(&self) -> raw::Progress {
         self.raw.progress()
     }
 
-    /// Local. Who carries out atomics: see [`raw::Window::atomic_domain`].
+    /// Local. The unit that carries out atomics: see [`raw::Window::atomic_domain`].
     #[must_use]
     pub fn atomic_domain(&self) -> raw::AtomicDomain {
         self.raw.atomic_domain()
     }
 
-    /// Local. What this rank did in this window so far, if the window counts: see
+    /// Local. The operations of this rank in this window so far, if the window counts them: see
     /// [`raw::Window::statistics`].
     #[must_use]
     pub fn statistics(&self) -> Option<Statistics> {
         self.raw.statistics()
     }
 
-    /// Local. How many elements this rank's part has.
+    /// Local. The number of elements in this rank's part.
     #[must_use]
     pub fn len(&self) -> usize {
         own_part::<T>(&self.raw).1
@@ -297,11 +293,11 @@ impl<'c, T: Element> Window<'c, T> {
         self.len() == 0
     }
 
-    /// How many elements another rank's part has. Local where all have as many, and once this rank has accessed the part;
-    /// else one-sided.
+    /// The number of elements in another rank's part. Local if all parts are of equal size, and after this rank has
+    /// accessed the part; else one-sided.
     ///
     /// # Errors
-    /// `rank` is not a rank of the window; it has to be asked, and died or left.
+    /// `rank` is not a rank of the window; the size has to be read from it, and it died or left.
     pub fn len_of(&self, rank: impl IntoRank) -> Result<usize> {
         len_of::<T>(&self.raw, rank)
     }
@@ -309,8 +305,8 @@ impl<'c, T: Element> Window<'c, T> {
     /// Local. This rank's own part, between epochs.
     ///
     /// # Errors
-    /// The window is poisoned, or a [`Session`] was opened and not ended: other ranks may still write there.
-    /// The process was forked from the rank.
+    /// The window is poisoned; a [`Session`] was opened and not ended, so that other ranks may still write there; the
+    /// process was forked from the rank.
     pub fn local(&self) -> Result<&[T]> {
         self.usable_alone("local")?;
         Ok(self.elements())
@@ -323,17 +319,17 @@ impl<'c, T: Element> Window<'c, T> {
     pub fn local_mut(&mut self) -> Result<&mut [T]> {
         self.usable_alone("local_mut")?;
         let (base, len) = own_part(&self.raw);
-        // SAFETY: as in `elements`; nobody reads there either, and the window is borrowed uniquely.
+        // SAFETY: as in `elements`; no rank reads there either, and the window is borrowed uniquely.
         Ok(unsafe { slice::from_raw_parts_mut(base.as_ptr(), len) })
     }
 
-    /// Collective. An epoch between two fences: waits for all ranks, runs `body`, in which this
-    /// rank may access every rank's part, and returns what it returned once all ranks are through
-    /// and their operations are complete (MPI-4.1, section 12.5.1).
+    /// Collective. An epoch between two fences. Waits for all ranks, and runs `body`, in which this rank may access
+    /// every rank's part. Returns the result of `body` once all ranks have finished and their operations are complete
+    /// (MPI-4.1, section 12.5.1).
     ///
     /// # Errors
-    /// The window is or gets poisoned: an operation failed, a rank died, left, panicked in its
-    /// body, or is in [`Window::passive`] or [`Window::free`] instead.
+    /// The window is or becomes poisoned: an operation failed; a rank died, left, panicked in its body, or called
+    /// [`Window::passive`] or [`Window::free`] instead.
     pub fn fence<'env, R>(
         &'env mut self,
         body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, Active>) -> R,
@@ -341,8 +337,8 @@ impl<'c, T: Element> Window<'c, T> {
         self.run(body)
     }
 
-    /// Collective. As [`Window::fence`], and returns what the body did in place of a result in a result,
-    /// so that one `?` is enough, and `?` in the body needs no type.
+    /// Collective. As [`Window::fence`], but the body returns a `Result`, which is returned without nesting, so that
+    /// one `?` is enough, and `?` in the body needs no type annotation.
     ///
     /// ```
     /// # fn main() -> transom::Result<()> {
@@ -360,8 +356,8 @@ impl<'c, T: Element> Window<'c, T> {
     /// ```
     ///
     /// # Errors
-    /// What the body returned: the epoch has closed properly, and the window is as good as before. As for
-    /// [`Window::fence`], in place of what the body returned: where the epoch had begun, the window is poisoned
+    /// The error of the body: the epoch has closed properly, and the window remains usable. The errors of
+    /// [`Window::fence`], in which case the body's result is lost; if the epoch had begun, the window is poisoned
     /// ([`Window::is_poisoned`]). This rank has left the job.
     pub fn try_fence<'env, R>(
         &'env mut self,
@@ -370,14 +366,13 @@ impl<'c, T: Element> Window<'c, T> {
         self.run(body)?
     }
 
-    /// Collective at both ends. An epoch of locks: waits for all ranks, runs `body`, in which this
-    /// rank may lock every rank's part and access it without that rank's help, and returns what it
-    /// returned once all ranks are through, their operations are complete and their locks given
-    /// back (MPI-4.1, section 12.5.3).
+    /// Collective at both ends. An epoch of locks. Waits for all ranks, and runs `body`, in which this rank may lock
+    /// every rank's part and access it without that rank's help. Returns the result of `body` once all ranks have
+    /// finished, their operations are complete and their locks are released (MPI-4.1, section 12.5.3).
     ///
     /// # Errors
-    /// The window is or gets poisoned: an operation failed, a rank died, left, panicked in its
-    /// body, or is in [`Window::fence`] or [`Window::free`] instead.
+    /// The window is or becomes poisoned: an operation failed; a rank died, left, panicked in its body, or called
+    /// [`Window::fence`] or [`Window::free`] instead.
     pub fn passive<'env, R>(
         &'env mut self,
         body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, Passive>) -> R,
@@ -385,12 +380,12 @@ impl<'c, T: Element> Window<'c, T> {
         self.run(body)
     }
 
-    /// Collective at both ends. As [`Window::passive`], and returns what the body did, as
-    /// [`Window::try_fence`] does.
+    /// Collective at both ends. As [`Window::passive`], with a `Result` as the result of the body, as in
+    /// [`Window::try_fence`].
     ///
     /// # Errors
-    /// What the body returned: the epoch has closed properly, and the window is as good as before. As for
-    /// [`Window::passive`], in place of what the body returned: where the epoch had begun, the window is poisoned
+    /// The error of the body: the epoch has closed properly, and the window remains usable. The errors of
+    /// [`Window::passive`], in which case the body's result is lost; if the epoch had begun, the window is poisoned
     /// ([`Window::is_poisoned`]). This rank has left the job.
     pub fn try_passive<'env, R>(
         &'env mut self,
@@ -399,13 +394,13 @@ impl<'c, T: Element> Window<'c, T> {
         self.run(body)?
     }
 
-    /// Collective at both ends. An epoch in which nobody writes: waits for all ranks, runs `body`, in which this rank may
-    /// load from every rank's part ([`Epoch::part`]), and returns what it returned once all ranks are through. Of a
-    /// window of [`Window::allocate_shared`].
+    /// Collective at both ends. An epoch in which no rank writes. Waits for all ranks, and runs `body`, in which this
+    /// rank may load from every rank's part ([`Epoch::part`]). Returns the result of `body` once all ranks have
+    /// finished. Only for windows of [`Window::allocate_shared`].
     ///
     /// # Errors
-    /// The window is none of [`Window::allocate_shared`]: then nothing has begun, on any rank. The window is or gets
-    /// poisoned: a rank died, left, panicked in its body, or is in another epoch or [`Window::free`] instead.
+    /// The window was not made by [`Window::allocate_shared`]: then nothing has begun, on any rank. The window is or
+    /// becomes poisoned: a rank died, left, panicked in its body, or called another epoch or [`Window::free`] instead.
     pub fn loads<'env, R>(
         &'env mut self,
         body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, Loads>) -> R,
@@ -418,11 +413,12 @@ impl<'c, T: Element> Window<'c, T> {
         self.run(body)
     }
 
-    /// Collective at both ends. As [`Window::loads`], and returns what the body did, as [`Window::try_fence`] does.
+    /// Collective at both ends. As [`Window::loads`], with a `Result` as the result of the body, as in
+    /// [`Window::try_fence`].
     ///
     /// # Errors
-    /// What the body returned: the epoch has closed properly, and the window is as good as before. As for
-    /// [`Window::loads`], in place of what the body returned. This rank has left the job.
+    /// The error of the body: the epoch has closed properly, and the window remains usable. The errors of
+    /// [`Window::loads`], in which case the body's result is lost. This rank has left the job.
     pub fn try_loads<'env, R>(
         &'env mut self,
         body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, Loads>) -> Result<R>,
@@ -430,13 +426,13 @@ impl<'c, T: Element> Window<'c, T> {
         self.loads(body)?
     }
 
-    /// Collective over the groups. Exposes this rank's part to `origins`, runs `body`, in which it
-    /// may access the parts of `targets`, and returns what it returned once these operations are
-    /// complete and those of `origins` too (MPI-4.1, section 12.5.2: post, start, complete, wait).
+    /// Collective over the groups. Exposes this rank's part to `origins`, and runs `body`, in which this rank may
+    /// access the parts of `targets`. Returns the result of `body` once these operations and those of `origins` are
+    /// complete (MPI-4.1, section 12.5.2: post, start, complete, wait).
     ///
-    /// Each rank of `targets` has to come here with this rank among its `origins`, and the other
-    /// way round; ranks in neither group take no part. Groups may be empty: then this rank only
-    /// exposes, or only accesses. The first operation on a target waits until it has come here.
+    /// Each rank of `targets` has to call this with this rank among its `origins`, and the reverse. Ranks in neither
+    /// group do not take part. Groups may be empty: then this rank only exposes, or only accesses. The first operation
+    /// on a target waits until the target has called this.
     ///
     /// ```
     /// # fn main() -> transom::Result<()> {
@@ -454,9 +450,9 @@ impl<'c, T: Element> Window<'c, T> {
     /// ```
     ///
     /// # Errors
-    /// A rank of a group is not in the window, or this one is in one of the groups only and would wait
-    /// for itself, or a [`Session`] was opened and not ended: then nothing has begun. The window is or
-    /// gets poisoned: an operation failed, a rank of a group died, left or panicked in its body.
+    /// Nothing has begun: a rank of a group is not in the window; this rank is in only one of the groups and would wait
+    /// for itself; or a [`Session`] was opened and not ended. The window is or becomes poisoned: an operation failed; a
+    /// rank of a group died, left or panicked in its body.
     pub fn exchange<'env, R>(
         &'env mut self,
         origins: &Group,
@@ -479,12 +475,12 @@ impl<'c, T: Element> Window<'c, T> {
         epoch::run(&self.raw, &self.poisoned, open, close, body)
     }
 
-    /// Collective over the groups. As [`Window::exchange`], and returns what the body did, as
-    /// [`Window::try_fence`] does.
+    /// Collective over the groups. As [`Window::exchange`], with a `Result` as the result of the body, as in
+    /// [`Window::try_fence`].
     ///
     /// # Errors
-    /// What the body returned: the epoch has closed properly, and the window is as good as before. As for
-    /// [`Window::exchange`], in place of what the body returned. This rank has left the job.
+    /// The error of the body: the epoch has closed properly, and the window remains usable. The errors of
+    /// [`Window::exchange`], in which case the body's result is lost. This rank has left the job.
     pub fn try_exchange<'env, R>(
         &'env mut self,
         origins: &Group,
@@ -512,13 +508,12 @@ impl<'c, T: Element> Window<'c, T> {
         epoch::run(&self.raw, &self.poisoned, open, close, body)
     }
 
-    /// Collective. Opens a session: from when it returns, any rank may access every rank's part, by operations
-    /// that are complete when they return, and one by one or in batches; in no epoch, and for as long as it
-    /// likes (MPI-4.1, section 12.5.3: `lock_all`).
+    /// Collective. Opens a session. Once it returns, any rank may access every rank's part at any time, without epochs:
+    /// by operations that are complete when they return, or in batches (MPI-4.1, section 12.5.3: `lock_all`).
     ///
-    /// This rank has done with the session when the borrow ends, which other ranks do not notice. They may go on
-    /// with theirs; so this rank's part cannot be had as a slice before all ranks have come to
-    /// [`Window::close`], to an epoch of all or to [`Window::free`].
+    /// This rank's use of the session ends with the borrow. Other ranks do not notice this and may continue theirs. So
+    /// this rank's part is not available as a slice until all ranks have called [`Window::close`], an epoch of all
+    /// ranks or [`Window::free`].
     ///
     /// ```
     /// # fn main() -> transom::Result<()> {
@@ -536,15 +531,15 @@ impl<'c, T: Element> Window<'c, T> {
     /// ```
     ///
     /// # Errors
-    /// The window has the hint `no_locks`: then nothing has begun. The window is or gets poisoned: a rank died,
+    /// The window has the hint `no_locks`: then nothing has begun. The window is or becomes poisoned: a rank died,
     /// left, or makes another call.
     pub fn open(&mut self) -> Result<&Session<'c, T>> {
         self.begin_session()?;
         Ok(Session::of(self))
     }
 
-    /// Collective. As [`Window::open`], for a session that owns its window: a library's type can hold it.
-    /// [`Session::into_window`] gives the window back, and [`Session::free`] frees it.
+    /// Collective. As [`Window::open`], but the session owns its window, so that a library's type can hold it.
+    /// [`Session::into_window`] returns the window, and [`Session::free`] frees it.
     ///
     /// # Errors
     /// As for [`Window::open`]; then the window is dropped.
@@ -553,12 +548,12 @@ impl<'c, T: Element> Window<'c, T> {
         Ok(Session::owning(self))
     }
 
-    /// Collective. Ends the session that [`Window::open`] began, once all ranks have come here: then
-    /// [`Window::local`] is this rank's own part again, with all that was put there. An epoch of all ranks and
-    /// [`Window::free`] do so, too.
+    /// Collective. Ends the session that [`Window::open`] began, once all ranks have called this. Then
+    /// [`Window::local`] is this rank's own part again, including the data that other ranks put there. An epoch of all
+    /// ranks and [`Window::free`] also end the session.
     ///
     /// # Errors
-    /// The window is or gets poisoned: a rank died, left, or makes another call.
+    /// The window is or becomes poisoned: a rank died, left, or makes another call.
     pub fn close(&mut self) -> Result<()> {
         const OPERATION: &str = "close";
         self.usable_together(OPERATION)?;
@@ -574,10 +569,10 @@ impl<'c, T: Element> Window<'c, T> {
         const OPERATION: &str = "open";
         self.usable_together(OPERATION)?;
         if !self.session.is_open() {
-            // Nobody takes an exclusive lock before all ranks have ended the session.
+            // No rank takes an exclusive lock before all ranks have ended the session.
             self.raw.lock_all(Assert::NO_CHECK)?;
         }
-        // A peer may be through the barrier, and access this rank's part, where this rank's own try fails.
+        // If this rank fails here, a peer may have passed the barrier and access this rank's part.
         let poison = self.poison_on_exit();
         self.session.begin(lower::is_concurrent(&self.raw));
         lower::synchronise(&self.raw, OPERATION, Purpose::Open)?;
@@ -585,8 +580,8 @@ impl<'c, T: Element> Window<'c, T> {
         Ok(())
     }
 
-    /// This rank has done with its session, if there was one. In a call that brings all ranks together,
-    /// behind which it is over: [`Opened::end`].
+    /// Ends this rank's use of its session, if there was one. Only for calls that synchronise all ranks; after that
+    /// synchronisation the session is over: [`Opened::end`].
     fn leave_session(&self) -> Result<()> {
         match self.session.is_open() {
             true => self.raw.unlock_all(),
@@ -594,7 +589,7 @@ impl<'c, T: Element> Window<'c, T> {
         }
     }
 
-    /// The same, before the window is freed. If it fails, the others are told, which would wait for this rank.
+    /// The same, before the window is freed. If it fails, tells the other ranks, which would wait for this rank.
     fn leave_session_for_good(&self) -> Result<()> {
         let poison = self.poison_on_exit();
         self.leave_session()?;
@@ -614,37 +609,35 @@ impl<'c, T: Element> Window<'c, T> {
         &self.session
     }
 
-    /// Collective. Waits for all ranks, and frees the window and its memory (MPI-4.1, section
-    /// 12.2.5).
+    /// Collective. Waits for all ranks, and frees the window and its memory (MPI-4.1, section 12.2.5).
     ///
     /// # Errors
-    /// The window is poisoned, a rank died, left, or is in an epoch instead; then the memory is
-    /// leaked, since other ranks may still access it.
+    /// The window is poisoned; a rank died, left, or called an epoch instead. Then the memory is leaked, since other
+    /// ranks may still access it.
     pub fn free(self) -> Result<()> {
         self.usable_together("free")?;
         self.leave_session_for_good()?;
-        // Waits whatever the hint `no_locks` says: an epoch of a rank that disagrees must not find the
-        // memory gone.
+        // Waits even with the hint `no_locks`: if another rank is still in an epoch, its accesses must not find the
+        // memory freed.
         lower::free_with(self.raw, |_, _| ())
     }
 
-    /// Collective. As [`Window::free`], and returns this rank's elements, as they are now: of a window
-    /// that was created from a vector, or allocated. The vector is a new one.
+    /// Collective. As [`Window::free`], and returns this rank's current elements in a new vector. Works for windows
+    /// created from a vector and for allocated ones.
     ///
     /// # Errors
-    /// As for [`Window::free`]. No memory for the vector: then the window is freed all the same, on all
-    /// ranks, and this rank's elements are gone. A copy of [`Window::local`] made before loses nothing.
+    /// As for [`Window::free`]. No memory for the vector: then the window is still freed on all ranks, and this rank's
+    /// elements are lost. To be safe, copy [`Window::local`] before.
     pub fn into_vec(self) -> Result<Vec<T>> {
         let mut elements = Vec::new();
-        // Before the others are waited for, and told of no failure: the window is freed either way.
+        // Reserved before waiting for the others. A failure is not told to them: the window is freed either way.
         let room = elements.try_reserve_exact(self.len());
         self.usable_together("free")?;
         self.leave_session_for_good()?;
         let bytes = self.raw.size();
         lower::free_with(self.raw, |base, bytes| {
             if room.is_ok() {
-                // SAFETY: our part, which is not freed yet; the window is usable, and no rank is in an
-                // epoch any more.
+                // SAFETY: our part, which is not freed yet; the window is usable, and no rank is in an epoch any more.
                 elements.extend_from_slice(unsafe { elements_at(base, bytes) });
             }
         })?;
@@ -655,8 +648,8 @@ impl<'c, T: Element> Window<'c, T> {
     }
 
     fn elements(&self) -> &[T] {
-        // SAFETY: the callers see to it that the window is usable: then nobody writes there between
-        // epochs, as this module argues, and as long as the window is borrowed no epoch opens.
+        // SAFETY: the callers ensure that the window is usable: then no rank writes there between epochs, as this
+        // module argues, and while the window is borrowed no epoch opens.
         unsafe { elements_at(self.raw.base(), self.raw.size()) }
     }
 
@@ -668,7 +661,7 @@ impl<'c, T: Element> Window<'c, T> {
         }
     }
 
-    /// For calls that need this rank's part for itself, or let only some ranks access it.
+    /// For calls that need exclusive use of this rank's part, or let only some ranks access it.
     fn usable_alone(&self, operation: &'static str) -> Result<()> {
         self.usable(operation)?;
         match self.session.is_open() {
@@ -683,7 +676,7 @@ impl<'c, T: Element> Window<'c, T> {
         }
     }
 
-    /// For calls in which other ranks have a part.
+    /// For calls that involve other ranks.
     fn usable_together(&self, operation: &'static str) -> Result<()> {
         self.usable(operation)?;
         lower::in_job(&self.raw, operation)
@@ -699,7 +692,7 @@ fn no_room(operation: &'static str, bytes: u64, cause: &dyn Display) -> Error {
     error(operation, failed)
 }
 
-/// Between epochs, threads may share a window and pass it on.
+/// Between epochs, threads can share a window and move it.
 const _: () = {
     const fn travels<W: Send + Sync>() {}
     travels::<Window<'static, u64>>()
@@ -716,25 +709,25 @@ impl<T: Element> fmt::Debug for Window<'_, T> {
     }
 }
 
-/// How many elements a rank's part has.
+/// The number of elements in a rank's part.
 pub(super) fn len_of<T>(raw: &raw::Window, rank: impl IntoRank) -> Result<usize> {
     let rank = rank.into_rank("len_of", raw.ranks())?;
     Ok((raw.size_of(rank)? / size_of::<T>() as u64) as usize)
 }
 
-/// Elements of which all bytes are zero.
+/// Elements with all bytes zero.
 pub(super) fn zeroed<T: Element>(operation: &'static str, len: usize) -> Result<Vec<T>> {
     let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
     let room = bytemuck::try_zeroed_vec(len);
     room.map_err(|()| no_room(operation, bytes, &"the allocator has none"))
 }
 
-/// Where this rank's part is, and how many elements it has.
+/// The address of this rank's part, and its number of elements.
 pub(super) fn own_part<T>(raw: &raw::Window) -> (NonNull<T>, usize) {
     part_at(raw.base(), raw.size())
 }
 
-/// The same, of a part of so many bytes.
+/// The same, for a part of `bytes` bytes.
 pub(super) fn part_at<T>(base: *mut u8, bytes: u64) -> (NonNull<T>, usize) {
     let base = NonNull::new(base.cast()).unwrap_or(NonNull::dangling());
     debug_assert!(base.is_aligned());
@@ -742,10 +735,9 @@ pub(super) fn part_at<T>(base: *mut u8, bytes: u64) -> (NonNull<T>, usize) {
 }
 
 /// # Safety
-/// This is a rank's own part, and nobody writes there as long as the elements are borrowed.
+/// This is a rank's own part, and no rank writes there while the elements are borrowed.
 unsafe fn elements_at<'a, T: Element>(base: *const u8, bytes: u64) -> &'a [T] {
     let (base, len) = part_at(base.cast_mut(), bytes);
-    // SAFETY: our registered memory, aligned and of this length, any bytes being a `T`; the caller's
-    // promise.
+    // SAFETY: our registered memory, aligned and of this length; any bytes are a `T`; the caller's promise.
     unsafe { slice::from_raw_parts(base.as_ptr(), len) }
 }
