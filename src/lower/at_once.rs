@@ -15,16 +15,16 @@ use rdma_sys_shim::Direction;
 
 use crate::window::Window;
 
-/// One-sided. The bytes of a put of `len` bytes that is only a copy: [`InPlace::put`] makes it, and that is all of
-/// [`Window::put`].
+/// One-sided. The mapped bytes for a put of `len` bytes, if the put is only a copy: then [`InPlace::put`] does all that
+/// [`Window::put`] does.
 #[inline(always)]
 #[must_use]
 pub fn to_put(window: &Window, len: usize, target: u32, disp: u64) -> Option<InPlace<'_>> {
     window.in_place(Direction::Write, len, target, disp)
 }
 
-/// One-sided. The bytes of a get of `len` bytes that is only a copy: [`InPlace::get`] makes it, and that is all of
-/// [`Window::get`].
+/// One-sided. The mapped bytes for a get of `len` bytes, if the get is only a copy: then [`InPlace::get`] does all that
+/// [`Window::get`] does.
 #[inline(always)]
 #[must_use]
 pub fn to_get(window: &Window, len: usize, target: u32, disp: u64) -> Option<InPlace<'_>> {

@@ -8,12 +8,12 @@ use crate::comm::Communicator;
 use crate::error::{Error, Result};
 use crate::peers::not_forked;
 
-/// Zeroed bytes that a job's device transfers from and to without a copy. Freed when dropped: no
-/// operation may use them then. No other rank is told of them.
+/// Zeroed bytes that a job's device transfers from and to without a copy. Freed when dropped: no operation may use them
+/// then. Other ranks cannot access them.
 pub struct Memory(LocalRegion);
 
 impl Memory {
-    /// Local. Memory of this size and, at least, this alignment and one of 64 bytes, for operations of this
+    /// Local. Memory of this size, aligned as `layout` says and at least to 64 bytes, for operations of this
     /// communicator's windows. `operation` names the call in errors.
     ///
     /// # Errors
@@ -27,7 +27,7 @@ impl Memory {
         Ok(Self(region))
     }
 
-    /// Local. The first byte; of no account where there is none.
+    /// Local. The first byte; meaningless if the size is 0.
     #[must_use]
     pub fn base(&self) -> *mut u8 {
         self.0.base()

@@ -103,13 +103,13 @@ pub fn error(operation: &'static str, kind: impl Into<ErrorKind>) -> Error {
     Error::new(operation, kind)
 }
 
-/// Local. Whether a window takes this value for this hint; so it does for keys that it does not know.
+/// Local. Whether a window accepts this value for this hint. It accepts any value for unknown keys.
 #[must_use]
 pub fn is_legal_hint(key: &str, value: &str) -> bool {
     check_hints(&Info::new().with(key, value)).is_ok()
 }
 
-/// Local. Whether a window takes these hints, as far as one rank can tell.
+/// Local. Checks that a window accepts these hints, as far as one rank can tell.
 ///
 /// # Errors
 /// A malformed hint.
@@ -117,37 +117,36 @@ pub fn check_hints(info: &Info) -> Result<()> {
     info.check()
 }
 
-/// Local. The hint that windows know and `key` may be a misspelling of; `None` for names that are known, and for those
-/// that are like none. Where such a hint is given, a warning stands in the log.
+/// Local. The known hint of which `key` may be a misspelling; `None` if `key` is known, or similar to no known hint. If
+/// a window gets such a hint, the log has a warning.
 #[must_use]
 pub fn similar_hint(key: &str) -> Option<&'static str> {
     windows::similar_hint(key)
 }
 
-/// Local. Has what the library logs written to standard error, a line at a time with time and rank, as
-/// `TRANSOM_LOG` in the environment says, or `default` where it says nothing: `off`, `error`, `warn`, `info`,
-/// `debug`, `trace`, or a list such as `info,rdma_sys_shim=debug`. Does nothing where this program has a
-/// subscriber of `tracing` already, and needs the feature `log`. [`Job::init`](crate::Job::init) does as much
-/// where `TRANSOM_LOG` is set.
+/// Local. Writes the library's log to standard error, one line at a time with time and rank. The level is that of
+/// `TRANSOM_LOG` in the environment, or else `default`: `off`, `error`, `warn`, `info`, `debug`, `trace`, or a list
+/// such as `info,rdma_sys_shim=debug`. Does nothing if this program already has a subscriber of `tracing`. Needs the
+/// feature `log`. [`Job::init`](crate::Job::init) does the same if `TRANSOM_LOG` is set.
 ///
-/// Returns what is wrong with what the environment says, in one line: then warnings are shown.
+/// If the value in the environment is invalid, returns one line that says why, and warnings are logged.
 #[must_use = "somebody ought to read it"]
 pub fn log_to_stderr(default: &str) -> Option<String> {
     diagnostics::install(Some(default))
 }
 
-/// Local. Whether this process was forked from a rank: then the job is its parent's, and all calls that
-/// would use it fail.
+/// Local. Whether this process was forked from a rank. Then the job belongs to its parent, and all calls that would use
+/// it fail.
 #[must_use]
 #[inline]
 pub fn is_forked() -> bool {
     peers::is_forked()
 }
 
-/// Local. Fails in a process that was forked from a rank, in the name of `operation`.
+/// Local. Returns an error of `operation` in a process that was forked from a rank.
 ///
 /// # Errors
-/// It was.
+/// The process was forked.
 #[inline]
 pub fn not_forked(operation: &'static str) -> Result<()> {
     peers::not_forked(operation)

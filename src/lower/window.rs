@@ -8,8 +8,8 @@ use crate::error::{AbortCause, Error, Misuse, Result};
 use crate::terms::Aim;
 use crate::window::{OnTarget, Window};
 
-/// Collective. Waits until every rank of the window has come here, and fails on every rank if one has come
-/// for another purpose. Completes nothing, and is no epoch.
+/// Collective. Waits until every rank of the window has called this. Fails on every rank if one called it for another
+/// purpose. Completes no operations, and is not an epoch.
 ///
 /// # Errors
 /// A rank makes another call, died or left; an earlier barrier of the window failed.
@@ -17,8 +17,8 @@ pub fn synchronise(window: &Window, operation: &'static str, purpose: Purpose) -
     window.synchronise(operation, purpose)
 }
 
-/// One-sided. Completes this rank's operations on a target there, in an epoch of any kind; later loads
-/// of this rank see what they stored. Nothing of [`PROC_NULL`] is under way.
+/// One-sided. Completes this rank's operations on a target at the target, in an epoch of any kind. Later loads of this
+/// rank see the stored data. Returns at once for [`PROC_NULL`].
 ///
 /// # Errors
 /// The target is not a rank of the window; an operation failed, or the target died.
@@ -27,8 +27,8 @@ pub fn flush(window: &Window, aim: Aim) -> Result<()> {
     on_target(window, aim, |on| on.flush())
 }
 
-/// One-sided. As [`flush`], for what was fetched: loads of this rank may still overtake what it
-/// stored.
+/// One-sided. As [`flush`], but only fetched data is sure to be visible: loads of this rank may still overtake its
+/// stores.
 ///
 /// # Errors
 /// As for [`flush`].
@@ -37,29 +37,29 @@ pub fn complete(window: &Window, aim: Aim) -> Result<()> {
     on_target(window, aim, |on| on.complete())
 }
 
-/// One-sided. Returns when the origin buffers of this rank's operations on a target may be used again, in an
-/// epoch of any kind: at once where the device has copies of them. Nothing of [`PROC_NULL`] is under way.
+/// One-sided. Returns when the origin buffers of this rank's operations on a target may be used again, in an epoch of
+/// any kind: at once if the device has copied them. Returns at once for [`PROC_NULL`].
 ///
 /// # Errors
-/// As for [`flush`]; then the device has done with the buffers, too.
+/// As for [`flush`]; then the device no longer uses the buffers either.
 #[inline]
 pub fn release(window: &Window, aim: Aim) -> Result<()> {
     on_target(window, aim, |on| on.flush_locally())
 }
 
-/// Local. Copies `to.len()` bytes of window memory, which other ranks may write to meanwhile: then they are any
-/// bytes. What a notification that this rank has waited for says to be there is there.
+/// Local. Copies `to.len()` bytes of window memory. If other ranks write there meanwhile, the bytes are unspecified.
+/// Data put before a notification that this rank has waited for is visible.
 ///
 /// # Safety
-/// There are as many bytes at `from`, in a window's memory that is mapped here, and no reference to them through
-/// which this process writes.
+/// There are as many bytes at `from`, in a window's memory that is mapped here, and this process has no reference to
+/// them through which it writes.
 pub unsafe fn read_memory(from: *const u8, to: &mut [u8]) {
-    // SAFETY: the caller's promise of the source; the destination is borrowed uniquely, and so elsewhere.
+    // SAFETY: the source is the caller's promise; the destination is borrowed uniquely, so it is elsewhere.
     unsafe { memory::copy(to.as_mut_ptr(), from, to.len()) };
 }
 
-/// Local. Now and then looks whether the target lives and the job goes on, as a flush does: for calls that a
-/// program may repeat until another rank has done something.
+/// Local. Checks now and then whether the target lives and the job is not aborted, as a flush does. For calls that a
+/// program may repeat until another rank has acted.
 ///
 /// # Errors
 /// The target died, or the job was aborted; the target is not a rank of the window.
@@ -68,11 +68,11 @@ pub fn check_liveness(window: &Window, aim: Aim) -> Result<()> {
     on_target(window, aim, |on| on.check_liveness())
 }
 
-/// Local. Fails, in the name of `operation`, once this process has left its job: a collective call on the window
-/// would wait for ranks that take it for gone.
+/// Local. Returns an error of `operation` once this process has left its job: a collective call on the window would
+/// wait for ranks that consider this one gone.
 ///
 /// # Errors
-/// It has.
+/// This process has left its job.
 pub fn in_job(window: &Window, operation: &'static str) -> Result<()> {
     match is_in_job(window) {
         true => Ok(()),
@@ -87,7 +87,7 @@ pub fn is_in_job(window: &Window) -> bool {
     !window.context().has_left_itself()
 }
 
-/// Local. The lowest rank whose displacement unit is another than this rank's, and that unit in bytes.
+/// Local. The lowest rank whose displacement unit differs from this rank's, and that unit in bytes.
 #[must_use]
 pub fn other_unit(window: &Window) -> Option<(u32, u64)> {
     window.other_unit()
@@ -100,7 +100,7 @@ pub fn is_concurrent(window: &Window) -> bool {
     window.context().concurrent()
 }
 
-/// Does something on a target, if that is a rank of the window.
+/// Runs `body` on a target, if that is a rank of the window.
 #[inline(always)]
 fn on_target<'w>(
     window: &'w Window,
@@ -116,14 +116,14 @@ fn on_target<'w>(
     }
 }
 
-/// Local. Tells the other ranks of the job that this one gave up, so that none waits for it for ever.
-/// Does nothing in a process that was forked from the rank.
+/// Local. Tells the other ranks of the job that this rank gave up, so that none waits for it forever. Does nothing in a
+/// process that was forked from the rank.
 pub fn give_up(window: &Window, cause: AbortCause) {
     window.context().abort_everywhere(cause);
 }
 
-/// Local. Lets this rank lock the window although all ranks gave the hint `no_locks`; the log says so at the first
-/// lock, and freeing waits for all ranks. For all ranks alike, before the window is used.
+/// Local. Lets this rank lock the window although all ranks gave the hint `no_locks`. The log reports the first lock,
+/// and freeing waits for all ranks. All ranks have to call this before the window is used.
 pub fn tolerate_locks(window: &mut Window) {
     window.refuses_locks = false;
 }
