@@ -20,13 +20,12 @@ pub fn get_address<T: ?Sized>(location: *const T) -> u64 {
 }
 
 impl Window {
-    /// Collective. A window without memory, to which each rank attaches memory later, and from
-    /// which it detaches it (MPI-4.1, section 12.2.4, `MPI_Win_create_dynamic`). A displacement is
-    /// the address at the target, as [`get_address`](crate::raw::get_address) says there; the
-    /// displacement unit is 1.
+    /// Collective. A window without memory. Each rank attaches memory later, and may detach it again (MPI-4.1, section
+    /// 12.2.4, `MPI_Win_create_dynamic`). A displacement is the address at the target, as
+    /// [`get_address`](crate::raw::get_address) returns it there; the displacement unit is 1.
     ///
-    /// An origin reads a target's table of regions when it has changed, and its version at every
-    /// operation: that is a load where the device maps memory, and a small read where it does not.
+    /// An origin reads a target's table of regions after the table has changed. It reads the table's version at every
+    /// operation: by a load if the device maps memory, and otherwise by a small read.
     ///
     /// # Errors
     /// On every rank if one rank fails: a malformed hint, out of memory, a rank that died or left.
@@ -47,13 +46,12 @@ impl Window {
         })
     }
 
-    /// Local. Lets the other ranks access `size` bytes at `base`: memory of any kind and alignment,
-    /// also a part of a page that other regions have parts of (MPI-4.1, section 12.2.4,
-    /// `MPI_Win_attach`). They must be told the address, after this call.
+    /// Local. Lets the other ranks access `size` bytes at `base`: memory of any kind and alignment, even if it shares
+    /// pages with other regions (MPI-4.1, section 12.2.4, `MPI_Win_attach`). After this call, they have to be told the
+    /// address.
     ///
-    /// A size of 0 is legal. An access may lie in several regions, be it that they touch or that a
-    /// layout has data in each; that costs as much as an operation for each of its parts. A single
-    /// element of an accumulate has to lie in one region.
+    /// A size of 0 is legal. An access may span several regions, whether they are adjacent or a layout has data in
+    /// each; this costs one operation for each part. An element of an accumulate has to be in one region.
     ///
     /// # Errors
     /// The window is not dynamic ([`RmaFlavor`](crate::ErrorClass::RmaFlavor)); a part of the memory
@@ -61,7 +59,7 @@ impl Window {
     /// memory.
     ///
     /// # Safety
-    /// Until it is detached or the window freed, what [`Window::create`] asks of its memory holds.
+    /// The promises of [`Window::create`] about its memory hold until the region is detached or the window is freed.
     pub unsafe fn attach(&self, base: *mut u8, size: usize) -> Result<()> {
         const OPERATION: &str = "attach";
         let device = &self.team.fabric.device;
@@ -70,8 +68,8 @@ impl Window {
             .map_err(|error| error.during(OPERATION))
     }
 
-    /// Local. Takes the region that was attached at `base` from the other ranks, all of whose
-    /// operations on it must be complete (MPI-4.1, section 12.2.4, `MPI_Win_detach`).
+    /// Local. Ends the other ranks' access to the region that was attached at `base`. All of their operations on it
+    /// must be complete (MPI-4.1, section 12.2.4, `MPI_Win_detach`).
     ///
     /// # Errors
     /// The window is not dynamic ([`RmaFlavor`](crate::ErrorClass::RmaFlavor)); nothing was attached
@@ -99,7 +97,7 @@ impl Window {
 }
 
 impl<'w> OnTarget<'w> {
-    /// Where `len` bytes at an address there are.
+    /// The place of `len` bytes at an address of the target.
     pub(crate) fn find_attached(
         self,
         cache: &'w RegionCache,

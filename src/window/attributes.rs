@@ -18,10 +18,10 @@ pub type CallbackResult = std::result::Result<(), Box<dyn StdError + Send + Sync
 type Delete = dyn Fn(&Window, &dyn Any) -> CallbackResult + Send + Sync;
 
 /// A key under which windows keep values of type `V` (MPI-4.1, section 7.7.3,
-/// `MPI_Win_create_keyval`). Clones are the same key; it lasts as long as a clone or a value under
+/// `MPI_Win_create_keyval`). Clones are the same key. It exists as long as a clone or a value under
 /// it.
 ///
-/// MPI's copy callback has no part here: nothing duplicates a window, so that it would never run.
+/// There is no copy callback as in MPI: windows cannot be duplicated, so it would never run.
 pub struct Keyval<V> {
     id: u64,
     delete: Option<Arc<Delete>>,
@@ -29,7 +29,7 @@ pub struct Keyval<V> {
 }
 
 impl<V: Clone + Send + Sync + 'static> Keyval<V> {
-    /// Local. A new key, whose values go without a word.
+    /// Local. A new key without a callback.
     #[must_use]
     pub fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -40,8 +40,8 @@ impl<V: Clone + Send + Sync + 'static> Keyval<V> {
         }
     }
 
-    /// Local. A new key, and what is called with each value under it that is deleted or replaced,
-    /// or whose window is freed. If it fails, the value stays and so does the window.
+    /// Local. A new key with a callback. It is called with each value under the key when the value
+    /// is deleted or replaced, or its window is freed. If it fails, the value and the window stay.
     #[must_use]
     pub fn with_delete(
         delete: impl Fn(&Window, &V) -> CallbackResult + Send + Sync + 'static,
@@ -109,7 +109,8 @@ impl Window {
         *lock(&self.attributes.name) = name;
     }
 
-    /// Local. What this rank has set under `key` (MPI-4.1, section 7.7.3, `MPI_Win_get_attr`).
+    /// Local. The value that this rank has set under `key` (MPI-4.1, section 7.7.3,
+    /// `MPI_Win_get_attr`).
     #[must_use]
     pub fn attribute<V: Clone + 'static>(&self, key: &Keyval<V>) -> Option<V> {
         let values = lock(&self.attributes.values);
@@ -117,8 +118,8 @@ impl Window {
         found.value.downcast_ref().cloned()
     }
 
-    /// Local. Keeps `value` under `key`, on this rank; one that is there already is deleted first
-    /// (MPI-4.1, section 7.7.3, `MPI_Win_set_attr`).
+    /// Local. Stores `value` under `key`, on this rank. A previous value is deleted first (MPI-4.1,
+    /// section 7.7.3, `MPI_Win_set_attr`).
     ///
     /// # Errors
     /// The key's callback refused to delete the old value, which stays.
@@ -136,7 +137,7 @@ impl Window {
         Ok(())
     }
 
-    /// Local. Deletes what is under `key`, if anything is (MPI-4.1, section 7.7.3,
+    /// Local. Deletes the value under `key`, if there is one (MPI-4.1, section 7.7.3,
     /// `MPI_Win_delete_attr`).
     ///
     /// # Errors
@@ -145,7 +146,7 @@ impl Window {
         self.delete_attributes("delete_attribute", Some(key.id))
     }
 
-    /// Deletes what is under one key, or everything, the last one first, up to the first refusal.
+    /// Deletes the value under one key, or all values in reverse order, until a callback refuses.
     pub(crate) fn delete_attributes(
         &self,
         operation: &'static str,
@@ -162,7 +163,7 @@ impl Window {
             let Some((at, attribute)) = taken else {
                 return Ok(());
             };
-            // Not under the lock: the callback may ask the window for its attributes.
+            // Called without the lock: the callback may read the window's attributes.
             let Some(delete) = &attribute.delete else {
                 continue;
             };

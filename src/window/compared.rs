@@ -2,7 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-/// A value of each of some ranks, compared: the lowest rank's, and the lowest rank that has another.
+/// A comparison of one value of some ranks: the lowest rank's value, and the lowest rank with a different one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct Compared {
@@ -11,7 +11,7 @@ pub(super) struct Compared {
     other: u64,
 }
 
-/// Of [`Compared::other_rank`], where all are equal.
+/// The value of [`Compared::other_rank`] if all values are equal.
 pub(super) const NO_RANK: u64 = u64::MAX;
 
 impl Compared {
@@ -28,7 +28,7 @@ impl Compared {
         self.first
     }
 
-    /// The lowest rank that has another value than rank 0, and that value.
+    /// The lowest rank whose value differs from that of rank 0, and its value.
     pub(super) fn other(&self) -> Option<(u32, u64)> {
         let rank = u32::try_from(self.other_rank).ok()?;
         Some((rank, self.other))
@@ -38,7 +38,7 @@ impl Compared {
         self.other_rank != NO_RANK
     }
 
-    /// The lowest rank that has another value than this one, and that value.
+    /// The lowest rank whose value differs from `value`, and its value.
     pub(super) fn other_than(&self, value: u64) -> Option<(u32, u64)> {
         match self.first == value {
             true => self.other(),
@@ -46,7 +46,7 @@ impl Compared {
         }
     }
 
-    /// With `higher`, whose lowest rank is no lower than that of `self`, but `lowest`.
+    /// Merges with `higher`, whose lowest rank, `lowest`, is not below that of `self`.
     pub(super) fn merge(self, higher: Self, lowest: u64) -> Self {
         let differs = match higher.first == self.first {
             true => higher,

@@ -14,33 +14,34 @@ use crate::memory::remote::{RemoteMemory, RemoteWord};
 use crate::memory::word::SharedWord;
 use crate::wait::lock;
 
-/// The words of a contact: whose it is; how many exposure epochs that rank has opened to this one; how many access epochs it has
-/// completed on this one; which of this rank's posts it has to look for here.
+/// The words of a contact: the key of its rank; how many exposure epochs that rank has opened to this one; how many
+/// access epochs it has completed on this one; which of this rank's posts it has to look for here.
 const KEY_AT: u64 = 0;
 const POSTS_AT: u64 = 8;
 const COMPLETIONS_AT: u64 = 16;
 const KEPT_AT: u64 = 24;
 const CONTACT: u64 = 32;
 
-/// Contacts stand in groups. A rank's stands in the group that its number says, of the first chunk in which that has room.
+/// Contacts are in groups. A rank's number selects a group in each chunk; its contact is in the first of these groups
+/// that has space.
 const IN_GROUP: u64 = 4;
 const GROUP: u64 = IN_GROUP * CONTACT;
-/// Each chunk has four times as many groups as the one before.
+/// Each chunk has four times as many groups as the previous one.
 const FIRST_GROUPS: u64 = 2;
-/// A key that is half written is read again so many times: it takes its rank no time.
+/// The number of times that a half-written key is read again; writing it takes its rank no time.
 const TRIES: u32 = 1000;
 
 fn groups(chunk: usize) -> u64 {
     FIRST_GROUPS << (2 * chunk)
 }
 
-/// Where in a chunk the group of a rank begins.
+/// The offset in a chunk of the group of a rank.
 fn group_at(rank: u32, chunk: usize) -> u64 {
     let hash = u64::from(rank).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     (hash & (groups(chunk) - 1)) * GROUP
 }
 
-/// Tells a rank from others and from none, and a whole word from one that is read while it is written.
+/// A word that identifies a rank, is not 0, and shows whether a torn value was read.
 fn key(rank: u32) -> u64 {
     let number = rank.wrapping_add(1);
     u64::from(!number) << 32 | u64::from(number)
@@ -58,7 +59,7 @@ pub(crate) struct Contacts {
 
 struct Chunk {
     block: Arc<ControlBlock>,
-    /// How many contacts each group has.
+    /// The number of contacts in each group.
     used: Box<[u8]>,
 }
 
@@ -66,14 +67,14 @@ struct Chunk {
 pub(crate) struct Contact {
     block: Arc<ControlBlock>,
     at: u64,
-    /// As the other rank writes them.
+    /// Words that the other rank writes.
     pub(super) posts: LocalWord,
     pub(super) completions: LocalWord,
     pub(super) kept: LocalWord,
 }
 
 impl Contacts {
-    /// Makes the contact of `rank`, which has none. `list`: the window's block.
+    /// Creates the contact of `rank`, which must not have one. `list`: the window's block.
     pub(crate) fn add(
         &self,
         control: &Arc<ControlRegion>,
@@ -103,7 +104,7 @@ impl Contacts {
         Ok(Contact::new(&chunk.block, at))
     }
 
-    /// The memory in which they stand.
+    /// The control memory of the contacts.
     pub(super) fn blocks(&self) -> Vec<Arc<ControlBlock>> {
         let chunks = lock(&self.chunks);
         chunks.iter().map(|chunk| chunk.block.clone()).collect()
@@ -138,7 +139,7 @@ impl Contact {
         }
     }
 
-    /// Where the other rank stores how often it has posted.
+    /// The word where the other rank stores how often it has posted.
     pub(super) fn posts_word(&self) -> (&ControlBlock, u64) {
         (&self.block, self.at + POSTS_AT)
     }
@@ -152,7 +153,7 @@ pub(crate) struct ContactThere {
 }
 
 impl ContactThere {
-    /// Whether completions that are stored there do not go through the device.
+    /// Whether this rank completes by plain stores there, without the device.
     #[inline]
     pub(crate) fn is_completed_here(&self) -> bool {
         self.completions.is_stored_here()
@@ -166,14 +167,14 @@ impl ContactThere {
         }
     }
 
-    /// What the other rank has kept of its posts.
+    /// The posts that the other rank has kept.
     pub(super) fn kept(&self) -> Result<Kept> {
         Ok(Kept::from_word(self.kept.load_whole()?))
     }
 }
 
-/// One-sided. The contact for `rank` of the rank whose window's block stands at `list`, if there is one. `chunk` finds the memory
-/// of a place that the block tells. `garbled`: the error of what makes no sense.
+/// One-sided. The contact for `rank` of the rank whose window's block is at `list`, if there is one. `chunk` returns
+/// the memory at a place that the block names. `garbled`: makes the error for malformed data.
 pub(crate) fn find(
     rank: u32,
     (memory, list): (&Arc<RemoteMemory>, u64),
@@ -198,7 +199,7 @@ pub(crate) fn find(
     Ok(None)
 }
 
-/// The keys of a group, each as a whole.
+/// The keys of a group, if none of them is torn.
 fn read_keys(memory: &RemoteMemory, group: u64) -> Result<Option<[u64; IN_GROUP as usize]>> {
     const WORDS: usize = (CONTACT / 8) as usize;
     let mut words = [[0_u64; WORDS]; IN_GROUP as usize];
@@ -212,12 +213,12 @@ fn read_keys(memory: &RemoteMemory, group: u64) -> Result<Option<[u64; IN_GROUP 
     Ok(None)
 }
 
-/// What a rank keeps of its posts in its own contact, for another one to look for.
+/// The posts that a rank keeps in its own contact, for another rank to look for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
-    /// So many, none or the first one: those after it are told.
+    /// This number of posts: none or the first one. Later ones are stored at the other rank.
     Posts(u64),
-    /// It is not known yet whether the last one is told.
+    /// It is not yet decided whether the last one will be stored at the other rank.
     Undecided,
 }
 
@@ -230,13 +231,13 @@ impl Kept {
     }
 }
 
-/// Tells another rank of post number `post`, where it is not known whether that one has a contact to tell it in: `find` looks
-/// for that, and returns it. `kept` is the word for this in this rank's own contact.
+/// Delivers post number `post` to another rank, if it is not known whether that rank has a contact for this one. `find`
+/// looks for that contact and returns it. `kept` is the word for the result in this rank's own contact.
 ///
-/// A rank makes its own contact before it looks for the other's, with a full fence between. So of two ranks, at least one finds
-/// the other's. A rank that posts and finds nothing keeps the post in its own contact: the other one, which makes its contact
-/// later, will look there. If that one looks while this rank is still looking, it waits for the decision: so it knows which
-/// posts are still to be stored in its memory.
+/// A rank creates its own contact before it looks for the other's, with a full fence in between. So at least one of two
+/// ranks finds the other's contact. If a rank posts and finds no contact, it keeps the post in its own contact; the
+/// other rank will look there after it has created its own. If the other rank looks while this rank is still searching,
+/// it waits for the decision. So it knows which posts will still be stored in its memory.
 pub(super) fn deliver<T>(
     post: u64,
     kept: &impl SharedWord,

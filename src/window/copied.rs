@@ -18,14 +18,14 @@ pub fn create_copied(
 ) -> Result<Window> {
     let created = Created {
         operation: "create",
-        // Whose memory it is decides how it is reached, not what was copied there.
+        // The memory's owner decides how it is reached, not its initial contents.
         flavor: Flavor::Allocate,
         size: bytes.len(),
         disp_unit,
     };
     Window::build(comm, created, info, |hints, device| {
         let region = device.allocate(bytes.len(), hints.alignment)?;
-        // SAFETY: both have so many bytes. The region is new: nobody refers to it yet.
+        // SAFETY: both have this many bytes. The region is new: there is no other reference to it.
         unsafe {
             rdma_sys_shim::memory::copy(region.base(), bytes.as_ptr(), bytes.len());
         }

@@ -14,18 +14,18 @@ use crate::diagnostics::{Counters, InCall, OperationKind, Statistics, TargetKind
 use crate::terms::Aim;
 
 impl Window {
-    /// Local. What this rank did in this window so far, if the window counts: that has to be asked for
-    /// when it is made, by the hint `transom_statistics`, or for all windows by `TRANSOM_REPORT` or
-    /// `TRANSOM_TRACE` in the environment. Counting costs each operation some tens of nanoseconds; a
-    /// window that does not count costs nothing more.
+    /// Local. The operations of this rank in this window so far, if the window counts them. Counting has to be
+    /// requested when the window is made, by the hint `transom_statistics`, or for all windows by `TRANSOM_REPORT` or
+    /// `TRANSOM_TRACE` in the environment. It costs some tens of nanoseconds for each operation; a window that does not
+    /// count costs nothing.
     ///
-    /// Ranks count by themselves, and need not agree on it. Not in MPI.
+    /// Each rank decides by itself whether it counts. Not in MPI.
     #[must_use]
     pub fn statistics(&self) -> Option<Statistics> {
         self.counters.as_ref().map(|counters| counters.statistics())
     }
 
-    /// What this thread waits for while the guard lives belongs to this call.
+    /// Waits of this thread belong to this call while the guard lives.
     #[inline]
     pub(crate) fn in_call(&self, aim: Aim) -> CallGuard {
         let Aim { operation, rank } = aim;
@@ -33,14 +33,14 @@ impl Window {
         CallGuard(counters.map(|counters| enter(counters, operation, Some(rank), false)))
     }
 
-    /// As [`Window::in_call`], for a call that stands in the trace, on `target` or on all.
+    /// As [`Window::in_call`], for a call that the trace shows, on `target` or on all targets.
     #[inline]
     pub(crate) fn in_shown_call(&self, operation: &'static str, target: Option<u32>) -> CallGuard {
         let counters = self.counters.as_ref();
         CallGuard(counters.map(|counters| enter(counters, operation, target, true)))
     }
 
-    /// Notes what happened, where the window counts.
+    /// Calls `note` if the window counts.
     #[inline]
     pub(crate) fn count_by(&self, note: impl FnOnce(&Counters)) {
         if let Some(counters) = &self.counters {
@@ -49,7 +49,7 @@ impl Window {
     }
 }
 
-/// Kept during a call of a window. In a window that does not count, it is only a null pointer to test.
+/// Kept during a call of a window. If the window does not count, the only cost is a test of a null pointer.
 pub(crate) struct CallGuard(Option<Box<InCall>>);
 
 impl Drop for CallGuard {
@@ -78,7 +78,7 @@ fn enter(
 }
 
 impl OnTarget<'_> {
-    /// An operation that was found a way.
+    /// Counts an operation whose path is known.
     #[inline]
     pub(crate) fn count(self, kind: OperationKind, via: impl FnOnce() -> Via, bytes: u64) {
         if let Some(counters) = &self.window.counters {
@@ -90,7 +90,7 @@ impl OnTarget<'_> {
         }
     }
 
-    /// The end of a flush or of an unlock, where these look up.
+    /// Counts the end of a flush or an unlock, in calls that check liveness.
     pub(crate) fn count_call(self) {
         let Some(counters) = &self.window.counters else {
             return;
@@ -105,7 +105,7 @@ impl OnTarget<'_> {
 }
 
 impl Route {
-    /// The way of what goes through the endpoint.
+    /// The path of operations that go through the endpoint.
     pub(crate) fn via(&self, atomics: bool) -> Via {
         self.endpoint.via(atomics)
     }

@@ -26,21 +26,22 @@ use crate::memory::in_flight::{self, InFlightFlags};
 use crate::peers::not_forked;
 use crate::terms::Flavor;
 
-/// Bytes of what each rank sends of its part.
+/// Bytes that each rank sends about its part.
 pub(crate) const CREATE_BYTES: u64 = merge_bytes::<Summary>();
 
-/// Of the next window that this rank makes.
+/// The number of the next window that this rank makes.
 static NEXT_NUMBER: AtomicU32 = AtomicU32::new(1);
 
-/// Beside the hints, whether this rank maps what all of them have.
+/// A flag beside those of the hints: whether this rank maps the memory of all ranks.
 const SHARES_HOST: u64 = 1 << 33;
-/// Beside it, whether this rank says when it is at single atomics.
+/// A flag beside it: whether this rank sets a flag during single atomics.
 const FLAGS: u64 = 1 << 34;
-/// Beside it, whether the device's atomics on this rank's memory are atomic to the processor's.
+/// A flag beside it: whether the device's atomics on this rank's memory are atomic to the processor's.
 const GLOBAL: u64 = 1 << 35;
-/// Beside it, whether several of its threads may be at them at a time: so it is where any rank says it.
+/// A flag beside it: whether several of this rank's threads may carry out single atomics at a time. It holds for the
+/// window if any rank has it.
 const THREADS: u64 = 1 << 36;
-/// Beside it, whether it is oversubscribed.
+/// A flag beside it: whether this rank is oversubscribed.
 const OVERSUBSCRIBED: u64 = 1 << 37;
 const _: () = assert!((SHARES_HOST | FLAGS | GLOBAL | THREADS | OVERSUBSCRIBED) & !ABILITIES == 0);
 
@@ -53,7 +54,7 @@ pub(super) struct Created {
     pub(super) disp_unit: u64,
 }
 
-/// Memory as peers reach it, and as this rank does.
+/// Memory as peers reach it, and as this rank reaches it.
 pub(super) struct Exposed {
     pub(super) memory: WindowMemory,
     pub(super) remote: RemoteRegion,
@@ -70,7 +71,7 @@ impl From<LocalRegion> for Exposed {
     }
 }
 
-/// What a rank has made of its own arguments.
+/// What a rank has prepared from its own arguments.
 struct Prepared {
     exposed: Exposed,
     block: ControlBlock,
@@ -80,14 +81,14 @@ struct Prepared {
 }
 
 impl Window {
-    /// Collective. A window over memory that the library allocates: `size` zeroed bytes on this
-    /// rank, aligned to 64 or as the hint `mpi_minimum_memory_alignment` says. Sizes, displacement
-    /// units (in bytes) and hints may differ by rank ([`Info`] says what is in force then); a size
-    /// of 0 is legal (MPI-4.1, section 12.2.2, `MPI_Win_allocate`).
+    /// Collective. A window over memory that the library allocates: `size` zeroed bytes on this rank, aligned to 64
+    /// bytes or as the hint `mpi_minimum_memory_alignment` says. Sizes, displacement units (in bytes) and hints may
+    /// differ by rank ([`Info`] says which hints are then in force); a size of 0 is legal (MPI-4.1, section 12.2.2,
+    /// `MPI_Win_allocate`).
     ///
     /// # Errors
-    /// On every rank if one rank fails: a unit that is not 1 to 2^63 − 1, a malformed hint, sizes or
-    /// units that differ against a promise of all ranks, out of memory, a rank that died or left.
+    /// On every rank if one rank fails: a unit that is not 1 to 2^63 − 1, a malformed hint, sizes or units that differ
+    /// although all ranks promised equal ones, out of memory, a rank that died or left.
     pub fn allocate(comm: &Communicator, size: usize, disp_unit: u64, info: &Info) -> Result<Self> {
         let created = Created {
             operation: "allocate",
@@ -100,28 +101,26 @@ impl Window {
         })
     }
 
-    /// Collective. A window over `size` bytes at `base` that the caller owns: heap, stack, static
-    /// or mapped memory of any alignment, memory of [`Job::alloc_mem`](crate::Job::alloc_mem), or
-    /// memory that is in another window already. Sizes, displacement units (in bytes) and hints may
-    /// differ by rank ([`Info`] says what is in force then); a size of 0 is legal (MPI-4.1, section
-    /// 12.2.1, `MPI_Win_create`).
+    /// Collective. A window over `size` bytes at `base` that the caller owns: heap, stack, static or mapped memory of
+    /// any alignment, memory of [`Job::alloc_mem`](crate::Job::alloc_mem), or memory that is already in another window.
+    /// Sizes, displacement units (in bytes) and hints may differ by rank ([`Info`] says which hints are then in force);
+    /// a size of 0 is legal (MPI-4.1, section 12.2.1, `MPI_Win_create`).
     ///
-    /// Over memory that is readable only, puts and accumulates fail at their origin, at the latest
-    /// when they are completed. Accumulates on elements that lie in several windows are atomic to
-    /// each other only through one of these (MPI-4.1, section 12.2.1).
+    /// If the memory is read-only, puts and accumulates fail at their origin, at the latest when they are completed. If
+    /// elements are in several windows, accumulates on them are atomic to each other only through one window (MPI-4.1,
+    /// section 12.2.1).
     ///
-    /// On the soft device the memory stays where it is: others reach memory of `alloc_mem` as that of
-    /// [`Window::allocate`], and all other memory through system calls, with accumulates under a lock
-    /// of the window. Atomics of this rank's own processor are not atomic to these.
+    /// On the soft device the memory stays where it is. Other ranks access memory of `alloc_mem` like that of
+    /// [`Window::allocate`]. They access all other memory by system calls, with accumulates under a lock of the window,
+    /// to which atomics of this rank's own processor are not atomic.
     ///
     /// # Errors
-    /// On every rank if one rank fails: memory that is not mapped, a unit that is not 1 to
-    /// 2^63 − 1, a malformed hint, sizes or units that differ against a promise of all ranks, out of
-    /// memory, a rank that died or left.
+    /// On every rank if one rank fails: memory that is not mapped, a unit that is not 1 to 2^63 − 1, a malformed hint,
+    /// sizes or units that differ although all ranks promised equal ones, out of memory, a rank that died or left.
     ///
     /// # Safety
-    /// Until the window is freed, the memory stays mapped, and every access to it expects what the
-    /// peers do: no Rust reference forbids it.
+    /// Until the window is freed, the memory stays mapped, and all other code that accesses it allows for the peers'
+    /// accesses: no Rust reference rules them out.
     pub unsafe fn create(
         comm: &Communicator,
         base: *mut u8,
@@ -139,14 +138,14 @@ impl Window {
             if base.is_null() && size > 0 {
                 return Err(Error::new("create", Misuse::NullBuffer { len: size }));
             }
-            // SAFETY: the caller of `create` makes the promises that `register` asks for, until
-            // the window is freed; a window that is dropped instead never drops the region.
+            // SAFETY: the caller of `create` makes the promises of `register` until the window is freed; a window that
+            // is dropped instead never drops the region.
             let region = unsafe { device.register(base, size, Access::ALL)? };
             Ok(region.into())
         })
     }
 
-    /// Collective. `expose` makes this rank's memory; it fails only where all ranks hear of it.
+    /// Collective. `expose` makes this rank's memory; it fails only where all ranks hear of the failure.
     pub(super) fn build(
         comm: &Communicator,
         created: Created,
@@ -160,7 +159,7 @@ impl Window {
         let prepared = prepare(comm.team(), &layout, created, info, expose);
         let prepared = prepared.map_err(|error| error.during(operation));
         let (own, all, blocks) = exchange(comm, created, prepared)?;
-        // Every rank finds the same one, and then nobody uses the window.
+        // Every rank finds the same violation, and no rank uses the window then.
         if let Some(broken) = all.broken_promise(&own.hints) {
             return Err(Error::new(operation, broken));
         }
@@ -177,7 +176,7 @@ impl Window {
         Ok(window)
     }
 
-    /// What all ranks have agreed on, as a window.
+    /// Makes a window of what all ranks have agreed on.
     fn assemble(
         team: &Team,
         layout: BlockLayout,
@@ -201,7 +200,7 @@ impl Window {
             out_of_step: AtomicBool::new(false),
             targets: Targets::new(team.size()),
             base: match exposed.memory {
-                // Between its neighbours' also where it has no bytes.
+                // The part has a place between its neighbours' even if it is empty.
                 WindowMemory::Shared(_) => exposed.base,
                 _ if created.size == 0 => std::ptr::null_mut(),
                 _ => exposed.base,
@@ -226,7 +225,7 @@ impl Window {
             parts,
             team: team.clone(),
             epochs: Epochs::new(),
-            // What completes all targets asks each of them in a window that counts.
+            // In a window that counts, completing all targets has to ask each of them.
             device_used: AtomicBool::new(counts),
             layout,
             pairs: Pairs::default(),
@@ -235,7 +234,7 @@ impl Window {
     }
 }
 
-/// Local. Makes what this rank brings: its memory, its block, what it says there of its part, and what it tells all others.
+/// Local. Prepares this rank's memory, its block with the entry, and the message to all other ranks.
 fn prepare(
     team: &Team,
     layout: &BlockLayout,
@@ -266,13 +265,13 @@ fn prepare(
     })
 }
 
-/// Which of [`ABILITIES`] this rank says.
+/// The [`ABILITIES`] of this rank.
 fn abilities(team: &Team, flavor: Flavor, exposed: &RemoteRegion) -> u64 {
     let may_share = matches!(flavor, Flavor::Allocate | Flavor::Create);
     let device = team.fabric.device.capabilities();
     let said = [
         (SHARES_HOST, may_share && shares_host(team, exposed)),
-        // Where the kernel makes the fences that others wait for.
+        // Only if the kernel makes the fences that other ranks rely on.
         (FLAGS, flavor == Flavor::Allocate && take_fences()),
         (GLOBAL, device.atomic_domain == AtomicDomain::Global),
         (THREADS, team.context.concurrent()),
@@ -282,7 +281,8 @@ fn abilities(team: &Team, flavor: Flavor, exposed: &RemoteRegion) -> u64 {
     said.fold(0, |flags, (flag, _)| flags | flag)
 }
 
-/// Collective. Tells the others what this rank brings, and returns it with what all say, and where their blocks stand.
+/// Collective. Exchanges what the ranks have prepared. Returns this rank's, all ranks' data, and the places of their
+/// blocks.
 fn exchange(
     comm: &Communicator,
     created: Created,
@@ -306,7 +306,7 @@ fn exchange(
         Ok((all, blocks)) => Ok((own, all, blocks)),
         Err(error) => {
             if !error.is_known_everywhere() {
-                // Some ranks may think that the window exists.
+                // Some ranks may believe that the window exists.
                 mem::forget(own);
             }
             Err(error)
@@ -314,7 +314,7 @@ fn exchange(
     }
 }
 
-/// Collective. Where the ranks' blocks stand: gathered only if not all say the same.
+/// Collective. The places of the ranks' blocks: gathered only if they are not all equal.
 fn find_blocks(
     comm: &Communicator,
     operation: &'static str,
@@ -324,7 +324,7 @@ fn find_blocks(
     if !merged.value.blocks_differ() {
         return Ok(Column::Uniform(block.place()));
     }
-    // So that those of the next window stand at one place again.
+    // So that the next window's blocks are at the same place again.
     let control = &comm.team().fabric.control;
     control.go_on_behind(merged.value.highest_block(), block.len());
     let all = merged.gather(block.place())?;
@@ -334,7 +334,7 @@ fn find_blocks(
     }
 }
 
-/// Collective. Takes the hints that hold for all ranks, and has rank 0 log those that differ.
+/// Collective. Takes the hints that are in force on all ranks; rank 0 logs those that differ.
 fn agree_on_hints(
     comm: &Communicator,
     created: Created,
@@ -357,14 +357,14 @@ fn agree_on_hints(
     Ok(())
 }
 
-/// How all ranks get at each other's words.
+/// How all ranks access each other's words.
 struct Agreed {
     shares_host: bool,
     atomic_domain: AtomicDomain,
-    /// Whether all ranks say when they are at single atomics, and any of them may be by several threads at a time.
+    /// Whether all ranks set flags during single atomics, and whether any rank may do so in several threads at a time.
     flags: bool,
     threads: bool,
-    /// Whether all are oversubscribed.
+    /// Whether all ranks are oversubscribed.
     oversubscribed: bool,
 }
 
@@ -375,7 +375,7 @@ impl Agreed {
         let device = team.fabric.device.capabilities();
         let atomic_domain = match device.atomic_domain {
             _ if shares_host => AtomicDomain::Cpu,
-            // Each rank's device speaks for the memory of that rank only.
+            // Each rank's device describes the memory of that rank only.
             AtomicDomain::Global if !all(GLOBAL) => AtomicDomain::Device,
             domain => domain,
         };
@@ -416,14 +416,14 @@ impl Created {
     }
 }
 
-/// Whether this rank maps its own memory, as it exposes it, and what all others have: over a device whose atomics are
-/// its own, the processor can then do without.
+/// Whether this rank maps its own exposed memory and that of all other ranks, on a device with its own atomics: then
+/// the processor's atomics can be used instead.
 fn shares_host(team: &Team, exposed: &RemoteRegion) -> bool {
     let device = &team.fabric.device;
     if device.nearest() != Nearest::OfHost || !team.rings.one_host {
         return false;
     }
-    // What cannot be connected to will say so when it is used.
+    // A rank that cannot be connected causes an error when it is used.
     let maps = |rank| {
         team.connect_to(rank)
             .is_ok_and(|peer| peer.control().is_mapped())

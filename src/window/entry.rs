@@ -23,12 +23,12 @@ pub(crate) struct Entry {
     pub(super) size: u64,
     pub(super) rkey: u64,
     pub(super) unit: u64,
-    /// How many notification counters the rank has.
+    /// The rank's number of notification counters.
     pub(super) counters: u64,
 }
 
 impl Entry {
-    /// Whether a rank can have said this. Where its memory is, the device checks.
+    /// Whether a rank can have written this. The device checks the address of its memory.
     fn makes_sense(&self) -> bool {
         self.size <= isize::MAX as u64
             && self.base.checked_add(self.size).is_some()
@@ -45,7 +45,7 @@ impl Entry {
         }
     }
 
-    /// Writes it where peers read it: before they learn where the block is.
+    /// Writes it to the block, before peers learn the block's place.
     pub(super) fn write_to(&self, block: &ControlBlock) {
         let words: [u64; ENTRY_WORDS] = bytemuck::cast(*self);
         for (at, word) in (ENTRY_AT..).step_by(8).zip(words) {
@@ -61,7 +61,7 @@ impl Entry {
 }
 
 impl Window {
-    /// What a rank says of its part. Reads it, if this rank has not found the way to that one yet.
+    /// A rank's entry. Reads it if this rank has no route to that rank yet.
     pub(super) fn entry_of(&self, aim: Aim) -> Result<Entry> {
         if aim.rank == self.rank() {
             return Ok(self.parts.own);
@@ -82,8 +82,8 @@ impl Window {
         }
     }
 
-    /// The same, where the rank's block is known. The block holds it until the window is freed, which it is not while
-    /// this rank may access it: see `try_free`.
+    /// The same, if the rank's block is known. The block holds the entry until the window is freed. The window is not
+    /// freed while this rank may access it: see `try_free`.
     pub(super) fn read_entry(&self, rank: u32, memory: &RemoteMemory, block: u64) -> Result<Entry> {
         if rank == self.rank() {
             return Ok(self.parts.own);

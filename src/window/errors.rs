@@ -14,16 +14,16 @@ pub type ErrorFunction = dyn Fn(&Window, &Error) + Send + Sync;
 /// What [`Window::handled`](crate::raw::Window::handled) does with an error.
 #[derive(Clone, Default)]
 pub enum ErrorHandler {
-    /// Returns it (`MPI_ERRORS_RETURN`): the default, as it is Rust's way.
+    /// Returns it (`MPI_ERRORS_RETURN`): the default, as is usual in Rust.
     #[default]
     Return,
-    /// Prints it and ends the job with the number of its class (`MPI_ERRORS_ARE_FATAL`, MPI's
-    /// default).
+    /// Prints it and ends the job; the exit code is the number of its class
+    /// (`MPI_ERRORS_ARE_FATAL`, MPI's default).
     Fatal,
-    /// As [`ErrorHandler::Fatal`]: MPI asks for the end of the window's ranks only, and launchers
-    /// know how to end a whole job (`MPI_ERRORS_ABORT`).
+    /// As [`ErrorHandler::Fatal`]. MPI only requires the end of the window's ranks, but launchers
+    /// can only end a whole job (`MPI_ERRORS_ABORT`).
     Abort,
-    /// Calls a function, and returns the error after that (`MPI_Win_create_errhandler`).
+    /// Calls a function, and then returns the error (`MPI_Win_create_errhandler`).
     Function(Arc<ErrorFunction>),
 }
 
@@ -39,22 +39,20 @@ impl fmt::Debug for ErrorHandler {
 }
 
 impl Window {
-    /// Local. What is done with this rank's errors (MPI-4.1, section 9.3.2,
-    /// `MPI_Win_get_errhandler`).
+    /// Local. The handler of this rank's errors (MPI-4.1, section 9.3.2, `MPI_Win_get_errhandler`).
     #[must_use]
     pub fn error_handler(&self) -> ErrorHandler {
         lock(&self.error_handler).clone()
     }
 
-    /// Local. Says what is to be done with this rank's errors (MPI-4.1, section 9.3.2,
+    /// Local. Sets the handler of this rank's errors (MPI-4.1, section 9.3.2,
     /// `MPI_Win_set_errhandler`).
     pub fn set_error_handler(&self, handler: ErrorHandler) {
         *lock(&self.error_handler) = handler;
     }
 
-    /// Local. Makes a call, and passes its error to the window's [`ErrorHandler`]. The calls of
-    /// a window by themselves always return their errors, so that this is the one place where
-    /// handlers act; success passes through it at no cost.
+    /// Local. Makes a call, and passes its error to the window's [`ErrorHandler`]. The window's own
+    /// calls always return their errors, so handlers act only here. Success costs nothing.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -81,7 +79,7 @@ impl Window {
     }
 
     /// Local. Passes an error to the window's [`ErrorHandler`] (MPI-4.1, section 9.5,
-    /// `MPI_Win_call_errhandler`), and returns it if the handler does.
+    /// `MPI_Win_call_errhandler`), and returns it if the handler returns.
     #[cold]
     pub fn call_error_handler(&self, error: Error) -> Error {
         match self.error_handler() {

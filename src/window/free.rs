@@ -6,8 +6,8 @@ use super::Window;
 use crate::peers::is_forked;
 
 impl Window {
-    /// Gives everything back. All ranks have come to free the window, or promised that they will
-    /// not use it any more.
+    /// Releases all resources. All ranks have called free, or promised not to use the window any
+    /// more.
     pub(crate) fn give_back(mut self) {
         self.targets.withdraw();
         self.targets.drop_routes();
@@ -24,7 +24,7 @@ impl Drop for Window {
         let Some(memory) = self.memory.take() else {
             return;
         };
-        // Once the job was aborted, there is nothing to free it with.
+        // Once the job was aborted, the resources cannot be released.
         if !is_forked() && !self.context().is_aborted() {
             tracing::warn!(
                 base = ?self.base,
@@ -34,7 +34,7 @@ impl Drop for Window {
             );
         }
         mem::forget(memory);
-        // The words in the control block stay taken for the same reason.
+        // For the same reason, the words in the control block are not released.
         mem::forget(self.block.clone());
         mem::forget(mem::take(&mut self.pairs));
     }

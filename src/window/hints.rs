@@ -15,8 +15,8 @@ use crate::terms::Flavor;
 const DEFAULT_COUNTERS: u32 = 8;
 const MOST_COUNTERS: u32 = 1 << 20;
 
-/// Which accumulates of one origin on one element keep the order in which they were called, by bits: read after read, read after
-/// write, write after read, write after write.
+/// The accumulates of one origin on one element that keep the order of their calls, one bit each: read after read, read
+/// after write, write after read, write after write.
 const ORDERINGS: [&str; 4] = ["rar", "raw", "war", "waw"];
 
 fn parse_ordering(text: &str) -> Option<u64> {
@@ -40,7 +40,7 @@ fn ordering_text(flags: u64) -> String {
 /// A window's hints, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hints {
-    /// What this rank tells the others.
+    /// The hints that this rank sends to the others.
     pub(super) common: Common,
     pub(crate) alignment: usize,
     kinds: String,
@@ -54,19 +54,19 @@ pub(crate) struct Hints {
 pub(crate) struct Common {
     /// The ordering, and [`SWITCHES`].
     pub(crate) flags: u64,
-    /// Bytes for which accumulates are to synchronise once; 0 leaves it to the library.
+    /// Bytes for which accumulates should synchronise once; 0 lets the library choose.
     pub(crate) granularity: u64,
 }
 
 const ORDERING_BITS: u64 = 15;
-/// Accumulates that meet on an element are all of one operation (else: or no operation).
+/// All accumulates on an element are of one operation (else: or `NoOp`).
 const SAME_OP_BIT: u64 = 1 << 4;
 pub(super) const SAME_SIZE_BIT: u64 = 1 << 5;
 pub(super) const SAME_UNIT_BIT: u64 = 1 << 6;
 const NONCONTIGUOUS_BIT: u64 = 1 << 7;
 const NO_LOCKS_BIT: u64 = 1 << 8;
 
-/// Those that are true or false.
+/// The hints that are true or false.
 const SWITCHES: [(&str, u64); 4] = [
     (NO_LOCKS, NO_LOCKS_BIT),
     (SAME_SIZE, SAME_SIZE_BIT),
@@ -74,8 +74,8 @@ const SWITCHES: [(&str, u64); 4] = [
     (NONCONTIGUOUS, NONCONTIGUOUS_BIT),
 ];
 
-/// The hints of which one value holds for all ranks of a window, and where it is in [`Common::flags`]: that of the
-/// granularity is not.
+/// The hints that have one value for all ranks of a window, and their bits in [`Common::flags`]. The granularity has no
+/// bit.
 const COMMON: [(&str, u64); 7] = [
     (NO_LOCKS, NO_LOCKS_BIT),
     (ORDERING, ORDERING_BITS),
@@ -119,7 +119,7 @@ impl Hints {
                 granularity: granularity.unwrap_or(0),
             },
             alignment: info.alignment()?,
-            // A promise of kinds none of which is known says nothing.
+            // A promise about only unknown kinds has no meaning.
             kinds: kinds
                 .filter(|known| !known.is_empty())
                 .unwrap_or_else(|| "system,mpi".to_owned()),
@@ -129,7 +129,7 @@ impl Hints {
         })
     }
 
-    /// What is in force, as hints.
+    /// The values in force, as hints.
     pub(crate) fn to_info(&self) -> Info {
         let ops = match self.has(SAME_OP_BIT) {
             true => "same_op",
@@ -164,12 +164,12 @@ impl Hints {
         self.has(NONCONTIGUOUS_BIT)
     }
 
-    /// Takes for this rank what holds for all of the window's ranks: the weakest of their values.
+    /// Takes the values that are in force on all ranks of the window: the weakest ones.
     pub(super) fn take_weakest(&mut self, all: impl Iterator<Item = Common>) {
         self.common = all.reduce(Common::weaker).unwrap_or(self.common);
     }
 
-    /// Logs which hints differ between the window's ranks, each once in a process. `self` is what holds.
+    /// Logs which hints differ between the window's ranks, each once in a process. `self` has the values in force.
     pub(super) fn log_differences(
         &self,
         flavor: Flavor,
@@ -187,7 +187,7 @@ impl Hints {
                 };
                 hints.to_info().get(key).unwrap_or_default().to_owned()
             };
-            // Other windows have no parts that could follow each other.
+            // Other windows have no contiguous parts.
             let matters = key != NONCONTIGUOUS || flavor == Flavor::Shared;
             let other = (0..)
                 .zip(all.clone())
@@ -215,8 +215,8 @@ impl Common {
         }
     }
 
-    /// Of each hint, the value that promises and asks less: all orders that one of both names, and the smaller
-    /// granularity, since no lock then covers more than either rank asked for.
+    /// For each hint, the value that promises and asks less: all orders that either names, and the smaller granularity,
+    /// so that a lock never covers more than either rank asked for.
     fn weaker(self, other: Self) -> Self {
         let orders = (self.flags | other.flags) & ORDERING_BITS;
         Self {
@@ -227,12 +227,12 @@ impl Common {
 }
 
 impl Info {
-    /// Whether all values are what their keys allow; else what the first that is not may be.
+    /// Checks that keys allow their values; otherwise returns what the first wrong one may be.
     pub(crate) fn check(&self) -> Result<()> {
         Hints::parse(self).map(drop)
     }
 
-    /// What allocated memory is to be aligned to.
+    /// The alignment of allocated memory.
     pub(crate) fn alignment(&self) -> Result<usize> {
         let legal = "a power of two up to 2^40, in bytes";
         let bytes = parsed(self, ALIGNMENT, legal, |text| {
@@ -244,8 +244,8 @@ impl Info {
 }
 
 impl Window {
-    /// Local. The hints that are in force, defaults included (MPI-4.1, section 12.2.7,
-    /// `MPI_Win_get_info`). Where ranks gave different ones, [`Info`] says which.
+    /// Local. The hints in force, including defaults (MPI-4.1, section 12.2.7, `MPI_Win_get_info`). [`Info`] says which
+    /// value is in force if ranks gave different ones.
     #[must_use]
     pub fn info(&self) -> Info {
         let info = Hints {
@@ -255,7 +255,7 @@ impl Window {
         }
         .to_info();
         match self.flavor() {
-            // Where the library allocates nothing, it aligns nothing; nor parts that follow each other.
+            // If the library does not allocate the memory, it neither aligns it nor makes its parts contiguous.
             Flavor::Create | Flavor::Dynamic => info.without(ALIGNMENT),
             Flavor::Shared if !self.hints.noncontiguous() => info.without(ALIGNMENT),
             Flavor::Allocate | Flavor::Shared => info.with(
@@ -268,9 +268,9 @@ impl Window {
         }
     }
 
-    /// Local. Gives hints after the window was made: of those, only `transom_eager_lock_all` can still
-    /// change something, and the others stay as they are (MPI-4.1, section 12.2.7, `MPI_Win_set_info`,
-    /// which is collective; here nothing is exchanged). [`Window::info`] says what holds.
+    /// Local. Gives hints after the window was made. Only `transom_eager_lock_all` can still change something; the
+    /// others stay as they are (MPI-4.1, section 12.2.7, `MPI_Win_set_info`, which is collective; here nothing is
+    /// exchanged). [`Window::info`] returns the values in force.
     ///
     /// # Errors
     /// A malformed hint; then none has changed.
@@ -284,7 +284,7 @@ impl Window {
     }
 }
 
-/// Local. These hints, with allocated memory aligned to `align` at least.
+/// Local. These hints, with allocated memory aligned at least to `align`.
 #[must_use]
 pub fn aligned_for(info: &Info, align: usize) -> Info {
     match info.alignment() {
@@ -293,7 +293,7 @@ pub fn aligned_for(info: &Info, align: usize) -> Info {
     }
 }
 
-/// Of a list of kinds with restrictors (MPI-4.1, section 11.4.3), those that are known here.
+/// The known kinds of a list of kinds with restrictors (MPI-4.1, section 11.4.3).
 fn memory_kinds(text: &str) -> Option<String> {
     let is_word = |word: &str| {
         !word.is_empty()

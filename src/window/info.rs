@@ -11,10 +11,10 @@ pub(super) const SAME_DISP_UNIT: &str = "same_disp_unit";
 pub(super) const NONCONTIGUOUS: &str = "alloc_shared_noncontig";
 pub(super) const ALIGNMENT: &str = "mpi_minimum_memory_alignment";
 pub(super) const KINDS: &str = "mpi_assert_memory_alloc_kinds";
-/// Reported, and no hint.
+/// Reported by windows, but not a hint.
 pub(super) const KINDS_IN_USE: &str = "mpi_memory_alloc_kinds";
 pub(super) const EAGER_LOCK_ALL: &str = "transom_eager_lock_all";
-/// Has the window count what this rank does there.
+/// Makes the window count this rank's operations.
 pub(super) const STATISTICS: &str = "transom_statistics";
 pub(crate) const NOTIFICATION_COUNTERS: &str = "transom_notification_counters";
 
@@ -34,9 +34,9 @@ pub(super) const KEYS: [&str; 12] = [
     STATISTICS,
 ];
 
-/// Hints to the library, as pairs of key and value. Keys that Transom does not know are ignored, and
-/// the log warns of those that look like a misspelling; a value that its key does not allow is an error. [`Window::info`](crate::raw::Window::info) says
-/// what is in force.
+/// Hints to the library, as pairs of key and value. Transom ignores unknown keys; the log warns if one looks like a
+/// misspelling. A value that its key does not allow is an error. [`Window::info`](crate::raw::Window::info) returns the
+/// values in force.
 ///
 /// | key | values (default first) | effect |
 /// |---|---|---|
@@ -53,9 +53,9 @@ pub(super) const KEYS: [&str; 12] = [
 /// | `transom_statistics` | `false`, `true` | `true`: the window counts what this rank does there ([`Window::statistics`](crate::raw::Window::statistics)) |
 /// | `transom_notification_counters` | `8`, or 0 to 1048576 | how many notification counters this rank has, of 64 bytes each |
 ///
-/// Of a hint marked *, one value is in force on all ranks. Where ranks give different values, it is the one that promises and
-/// asks least: every order that a rank names, `same_op_no_op`, the smallest granularity, and `true` only if all ranks say so.
-/// The log tells of it, once for each hint.
+/// A hint marked * has one value in force on all ranks. If ranks give different values, it is the one that promises and
+/// asks least: every order that any rank names, `same_op_no_op`, the smallest granularity, and `true` only if all ranks
+/// say so. The log reports this, once for each hint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Info(BTreeMap<String, String>);
 

@@ -6,21 +6,18 @@ use crate::comm::Group;
 use crate::error::Result;
 use crate::terms::{Aim, Flavor};
 
-/// How a rank's own loads and stores go together with its peers' accesses (MPI-4.1, section 12.4).
+/// How a rank's own loads and stores interact with its peers' accesses (MPI-4.1, section 12.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryModel {
-    /// There is one copy of the memory: what a peer stored is seen by loads without further calls,
-    /// and the other way round.
+    /// There is one copy of the memory: loads see what a peer stored without further calls, and the reverse.
     Unified,
 }
 
 impl Window {
-    /// Local. This rank's own memory; null for a size of 0 (but in a contiguous shared window, where it
-    /// is the end of the rank before), and in a dynamic window (MPI-4.1,
-    /// section 12.2.6, `MPI_WIN_BASE`).
+    /// Local. The address of this rank's memory (MPI-4.1, section 12.2.6, `MPI_WIN_BASE`). Null in a dynamic window and
+    /// for a size of 0, except in a contiguous shared window, where it is the end of the previous rank's part.
     ///
-    /// Peers may write there while an epoch allows them to: access it by the rules of MPI-4.1,
-    /// section 12.7, and through raw pointers.
+    /// Peers may write there while an epoch allows it. Follow the rules of MPI-4.1, section 12.7, and use raw pointers.
     #[must_use]
     pub fn base(&self) -> *mut u8 {
         self.base
@@ -40,16 +37,15 @@ impl Window {
         self.parts.own.unit
     }
 
-    /// Local. Which call made the window (MPI-4.1, section 12.2.6, `MPI_WIN_CREATE_FLAVOR`).
+    /// Local. The call that made the window (MPI-4.1, section 12.2.6, `MPI_WIN_CREATE_FLAVOR`).
     #[must_use]
     pub fn flavor(&self) -> Flavor {
         self.flavor
     }
 
-    /// Local. Always [`MemoryModel::Unified`] (MPI-4.1, section 12.2.6, `MPI_WIN_MODEL`): peers'
-    /// accesses take place in the very memory that this rank loads from and stores to. Where it is
-    /// mapped, that is one page under several addresses; RDMA devices write to memory coherently
-    /// with the processor's caches.
+    /// Local. Always [`MemoryModel::Unified`] (MPI-4.1, section 12.2.6, `MPI_WIN_MODEL`): peers access the same memory
+    /// that this rank loads from and stores to. Mapped memory is the same page at several addresses; RDMA devices write
+    /// to memory coherently with the processor's caches.
     #[must_use]
     pub fn model(&self) -> MemoryModel {
         MemoryModel::Unified
@@ -62,7 +58,7 @@ impl Window {
         self.team.rank
     }
 
-    /// Local. How many ranks the window's communicator has.
+    /// Local. The number of ranks of the window's communicator.
     #[must_use]
     #[inline]
     pub fn ranks(&self) -> u32 {
@@ -75,12 +71,12 @@ impl Window {
         &self.team.group
     }
 
-    /// Local where all ranks have as many bytes, and where this rank has accessed the memory of `rank`. Elsewhere
-    /// one-sided: reads it from `rank`, in each call, which takes a message there and back between hosts. Size in bytes
-    /// of another rank's memory; 0 in a dynamic window.
+    /// Size in bytes of another rank's memory; 0 in a dynamic window. Local if all sizes are equal, or if this rank has
+    /// accessed the memory of `rank`. Otherwise one-sided: each call reads it from `rank`, which takes a round trip
+    /// between hosts.
     ///
     /// # Errors
-    /// `rank` is not a rank of the window; it has to be read, and `rank` cannot be reached.
+    /// `rank` is not a rank of the window; the size has to be read, and `rank` cannot be reached.
     pub fn size_of(&self, rank: u32) -> Result<u64> {
         const OPERATION: &str = "size_of";
         self.team.check_rank(OPERATION, rank)?;
@@ -90,7 +86,7 @@ impl Window {
         }
     }
 
-    /// Another rank's displacement unit in bytes: local or one-sided as [`Window::size_of`], where units differ.
+    /// Another rank's displacement unit in bytes. If units differ, local or one-sided as [`Window::size_of`].
     ///
     /// # Errors
     /// As for [`Window::size_of`].
@@ -103,7 +99,7 @@ impl Window {
         }
     }
 
-    /// The lowest rank whose displacement unit is another than this rank's, and that unit.
+    /// The lowest rank whose displacement unit differs from this rank's, and that unit.
     pub(crate) fn other_unit(&self) -> Option<(u32, u64)> {
         self.parts.units.other_than(self.disp_unit())
     }

@@ -3,42 +3,42 @@
 use crate::memory::control::LINE;
 
 pub(crate) const LOCK_AT: u64 = 0;
-/// In which collective call a rank waits; seldom written, so that it needs no line of its own.
+/// The collective call in which a rank waits. It is seldom written, so it needs no line of its own.
 pub(crate) const CALL_AT: u64 = 8;
-/// What the rank says of its part, which is written once.
+/// The rank's entry, which is written once.
 pub(super) const ENTRY_AT: u64 = 24;
 pub(super) const ENTRY_WORDS: usize = 5;
 pub(crate) const ACCUMULATE_LOCK_AT: u64 = LINE;
-/// How far behind each of the two locks the counts of its queue stand.
+/// The distance from each of the two locks to the counts of its queue.
 pub(crate) const QUEUE_BEHIND: u64 = 16;
-/// Whether bulk mode is on here; seldom written, and read by every single atomic.
+/// Whether bulk mode is on at this rank. Seldom written, but read by every single atomic.
 pub(crate) const BULK_MODE_AT: u64 = 2 * LINE;
-/// So many chunks of contacts there can be.
+/// The maximal number of chunks of contacts.
 pub(super) const CHUNKS: u64 = 12;
-/// Where they are, a word for each.
+/// The places of the chunks, one word each.
 pub(crate) const CONTACTS_AT: u64 = 3 * LINE;
 pub(crate) const BARRIER_AT: u64 = CONTACTS_AT + (8 * CHUNKS).next_multiple_of(LINE);
 
-/// The places that depend on the number of ranks.
+/// The offsets that depend on the number of ranks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockLayout {
     notifications: u64,
 }
 
 impl BlockLayout {
-    /// `barrier`: the bytes of its flags.
+    /// `barrier`: the bytes of the barrier's flags.
     pub(crate) fn new(barrier: u64) -> Self {
         let notifications = BARRIER_AT + barrier;
         Self { notifications }
     }
 
-    /// One of this rank's notification counters.
+    /// The offset of one of this rank's notification counters.
     #[inline]
     pub(crate) fn notification(self, counter: u32) -> u64 {
         self.notifications + LINE * u64::from(counter)
     }
 
-    /// The length of a block with so many notification counters.
+    /// The length of a block with `counters` notification counters.
     pub(crate) fn bytes(self, counters: u32) -> u64 {
         self.notification(counters)
     }

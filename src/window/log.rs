@@ -7,11 +7,11 @@ use crate::liveness::Awaited;
 use crate::terms::Flavor;
 use crate::wait::Verdict;
 
-/// Where a reader looks for it, whichever file says it.
+/// The target of all log messages about windows, whichever file they come from.
 pub(super) const LOG: &str = "transom::window";
 
 impl Window {
-    /// As [`Context::check`](crate::peers::Context::check), in a call of this window.
+    /// See [`Context::check`](crate::peers::Context::check), for a call of this window.
     #[cold]
     pub(crate) fn check(&self, operation: &'static str, awaited: Awaited<'_>) -> Verdict<'_> {
         let place = || match &*self.name() {
@@ -44,7 +44,7 @@ impl Window {
         );
     }
 
-    /// A lock is taken despite the hint `no_locks`, if it was given: the first time in a window.
+    /// Logs the first lock that is taken in a window despite the hint `no_locks`.
     pub(crate) fn log_lock(&self, operation: &'static str) {
         if self.hints.no_locks() && !self.logged_lock.swap(true, Ordering::Relaxed) {
             tracing::warn!(
@@ -55,12 +55,12 @@ impl Window {
         }
     }
 
-    /// How ranks of this host get at this rank's memory. How this rank gets at theirs is found at first use.
+    /// How ranks of this host access this rank's memory. This rank's access to theirs is decided at first use.
     fn memory_in_words(&self) -> &'static str {
         let exposed = self.parts.own.exposed();
         let is_mapped = || {
             let own = self.team.connect_to(self.rank()).ok()?.endpoint();
-            // Memory of the program's is mapped here, too, but none for the atomics of other processes.
+            // Memory of the program is also mapped here, but not for the atomics of other processes.
             let mapped = own.has_atomics(&exposed) && own.map(&exposed).ok()?.is_some();
             mapped.then_some(())
         };

@@ -74,101 +74,98 @@ use hints::Hints;
 use pairs::Pairs;
 use target::Target;
 
-/// Memory of every rank of a communicator that the others put into, get from and accumulate on
-/// (MPI-4.1, chapter 12): the untyped, byte-addressed form, with every rule checked at run time.
+/// Memory of every rank of a communicator. Other ranks put into it, get from it and accumulate on it (MPI-4.1, chapter
+/// 12). This is the untyped, byte-addressed form, which checks every rule at run time.
 ///
 /// # Threads
-/// A window can be shared between threads. One-sided operations, `lock`, `unlock`, `flush` and
-/// their kin may be called by several threads at once if the job has
-/// [`ThreadLevel::Multiple`](crate::ThreadLevel); collective calls (`fence`, `free`) and
-/// `lock_all`/`unlock_all` must not overlap with any other call on the same window. `start` and
-/// `complete` must not overlap with each other, nor with operations; the same holds for `post`,
-/// `wait` and `test` among themselves. One thread may expose the window while another accesses it.
+/// Threads can share a window. If the job has [`ThreadLevel::Multiple`](crate::ThreadLevel), several threads at once
+/// may call one-sided operations, `lock`, `unlock`, `flush` and their variants. Collective calls (`fence`, `free`) and
+/// `lock_all`/`unlock_all` must not overlap with any other call on the same window. `start` and `complete` must not
+/// overlap with each other, nor with operations; the same holds for `post`, `wait` and `test` among themselves. One
+/// thread may expose the window while another accesses it.
 ///
 /// # Forks
-/// A forked child is no rank: all calls but those that only look something up fail there, and change
-/// nothing for the job. Children of `_Fork` and of a raw `clone` are not recognised.
+/// A forked child is not a rank: all calls fail there, except those that only look something up, and change nothing for
+/// the job. Children of `_Fork` and of a raw `clone` are not recognised.
 ///
 /// # Alignment
-/// Atomics on an integer that is not aligned to its size (a window over memory at an odd address,
-/// or an odd displacement) take a lock at the target instead of one locked instruction, as those on
-/// other types do.
+/// Atomics on an integer that is not aligned to its size (a window over memory at an odd address, or an odd
+/// displacement) take a lock at the target instead of one locked instruction, like atomics on other types.
 ///
-/// Dropping a window without freeing it leaks its memory and says so in the log, since peers may
-/// still access it.
+/// Dropping a window without freeing it leaks its memory and logs this, since peers may still access it.
 pub struct Window {
     pub(crate) team: Team,
-    /// In the order in which this rank made its windows.
+    /// Numbers this rank's windows in the order of creation.
     number: u32,
     base: *mut u8,
     /// `None` once freed.
     memory: Option<WindowMemory>,
     flavor: Flavor,
     hints: Hints,
-    /// Whether locks are errors: all ranks gave the hint `no_locks`, and the front end holds them to it.
+    /// Whether locks are errors: all ranks gave the hint `no_locks`, and the front end enforces it.
     pub(crate) refuses_locks: bool,
-    /// Whether the log has told of locks despite that hint.
+    /// Whether the log has reported locks despite that hint.
     logged_lock: AtomicBool,
     eager_lock_all: AtomicBool,
-    /// The ranks whose memory this one has a pointer to, in windows where not all have it of all.
+    /// The ranks whose memory this rank has a pointer to, in windows that `allocate_shared` did not make.
     handed_out: OnceLock<RankSet>,
     attributes: attributes::Attributes,
     error_handler: Mutex<ErrorHandler>,
     pub(crate) parts: RankParts,
     pub(crate) block: Arc<ControlBlock>,
     pub(crate) barrier: Barrier,
-    /// Whether a barrier failed: then the ranks are not at one point any more.
+    /// Whether a barrier failed: then the ranks are out of step.
     pub(crate) out_of_step: AtomicBool,
     pub(crate) targets: Targets,
     pub(crate) epochs: Epochs,
-    /// Whether the device ever took time over an operation: then synchronisation asks it.
+    /// Whether any operation on the device did not complete at once: then synchronisation has to ask the device.
     device_used: AtomicBool,
     pub(crate) layout: BlockLayout,
     pub(crate) pairs: Pairs,
     pub(crate) atomic_widths: AtomicWidths,
-    /// Whether all ranks share a host and map each other's memory, over a device whose atomics are its own: then the
-    /// processor's change the words of the window and of its blocks.
+    /// Whether all ranks share a host and map each other's memory, on a device with its own atomics. Then the
+    /// processor's atomics change the words of the window and of its blocks.
     shares_host: bool,
     atomic_domain: AtomicDomain,
-    /// Where this rank says that it is at single atomics, if all ranks do.
+    /// The flags that this rank sets during single atomics, if all ranks do so.
     pub(crate) flags: Option<InFlightFlags>,
-    /// How many of them each rank has, at most.
+    /// The most of these flags that a rank has.
     in_flight_flags_of_each: usize,
-    /// Where it counts.
+    /// Present if the window counts.
     pub(crate) counters: Option<Arc<Counters>>,
-    /// Whether locks are not for the fast path: there are none, they are counted, or ranks are oversubscribed.
+    /// Whether locks leave the fast path: they are errors, they are counted, or ranks are oversubscribed.
     pub(crate) locks_aside: bool,
 }
 
-// SAFETY: `base` is an address to give away; the fields behind the other methods are Send.
+// SAFETY: `base` is only an address; the other fields are Send.
 unsafe impl Send for Window {}
 // SAFETY: as above; shared state is atomic or locked.
 unsafe impl Sync for Window {}
 
 /// What a window holds while it lives.
 enum WindowMemory {
-    /// Memory of this rank.
+    /// This rank's memory.
     Region { _owned: LocalRegion },
-    /// A part of what all ranks share.
+    /// A part of memory that all ranks share.
     Shared(shared::SharedAllocation),
-    /// What is attached.
+    /// Attached memory.
     Dynamic(dynamic::Regions),
 }
 
-/// What is known of the ranks' parts since the window was created. All else of a rank's part is read from that rank
-/// at the first access.
+/// What is known of the ranks' parts since the window was created. Everything else about a rank's part is read from
+/// that rank at the first access.
 pub(crate) struct RankParts {
     own: Entry,
     sizes: Compared,
     units: Compared,
-    /// So many notification counters every rank has.
+    /// The number of notification counters that every rank has.
     counters: u32,
-    /// Where the ranks' blocks stand.
+    /// The places of the ranks' blocks.
     pub(crate) blocks: Column<u64>,
 }
 
 impl RankParts {
-    /// Whether a rank may have to be asked for what is usually the same on all.
+    /// Whether values that are usually equal on all ranks may have to be read from a rank.
     pub(crate) fn differ(&self) -> bool {
         self.sizes.differ() || self.units.differ()
     }
@@ -180,7 +177,7 @@ impl Window {
         &self.team.context
     }
 
-    /// Where a rank says it, all its threads, but for those that are not seen at any now.
+    /// The in-flight flags of a rank's threads, except those that are unset and known to be unused.
     pub(crate) fn in_flight_flags_of(&self, rank: u32) -> Result<impl Iterator<Item = RemoteWord>> {
         let control = self.team.connect_to(rank)?.control();
         let lines = (0..self.in_flight_flags_of_each).map(in_flight::line);
@@ -194,13 +191,13 @@ impl Window {
         counter < self.parts.counters
     }
 
-    /// How many this rank has.
+    /// The number of this rank's notification counters.
     #[inline]
     pub(crate) fn own_counters(&self) -> u32 {
         self.hints.notification_counters
     }
 
-    /// How many a rank of the window has.
+    /// The number of notification counters of a rank of the window.
     pub(crate) fn counters_of(&self, aim: Aim) -> Result<u32> {
         Ok(self.entry_of(aim)?.counters as u32)
     }
@@ -215,8 +212,8 @@ impl Window {
         self.eager_lock_all.load(Ordering::Relaxed)
     }
 
-    /// Notes an operation that the device may still be working on. One that it has done already may
-    /// have been stores of this very thread.
+    /// Records an operation that the device may still be working on. One that is already complete may have been stores
+    /// of this thread.
     pub(crate) fn note_posted(&self, target: &Target, ticket: Ticket) {
         if ticket == Ticket::DONE {
             return target.set_dirty();
@@ -230,7 +227,7 @@ impl Window {
         self.device_used.load(Ordering::Relaxed)
     }
 
-    /// The target, if it was entered in the current epoch: then operations may go ahead.
+    /// The target, if it was entered in the current epoch, so that operations may proceed.
     #[inline]
     pub(crate) fn open_target(&self, rank: u32) -> Option<&Target> {
         let target = self.targets.get(rank as usize)?;

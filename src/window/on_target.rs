@@ -11,8 +11,8 @@ use crate::memory::remote::RemoteWord;
 use crate::terms::{Aim, WorldRank};
 use crate::wait::Verdict;
 
-/// What is done with it stands where it belongs: reaching the memory, entering, locks, flushes and the
-/// operations themselves.
+/// A window's call on one target. Its methods are where they belong: reaching the memory, entering, locks, flushes and
+/// the operations themselves.
 #[derive(Clone, Copy)]
 pub(crate) struct OnTarget<'w> {
     pub(crate) window: &'w Window,
@@ -21,13 +21,13 @@ pub(crate) struct OnTarget<'w> {
 }
 
 impl Window {
-    /// The rank is one of the window.
+    /// For a rank of the window.
     #[inline(always)]
     pub(crate) fn on(&self, aim: Aim) -> OnTarget<'_> {
         self.on_known(aim, &self.targets[aim.rank as usize])
     }
 
-    /// For a target that was looked up.
+    /// For a target that was already looked up.
     #[inline(always)]
     pub(crate) fn on_known<'w>(&'w self, aim: Aim, target: &'w Target) -> OnTarget<'w> {
         OnTarget {
@@ -45,13 +45,13 @@ impl Window {
 }
 
 impl<'w> OnTarget<'w> {
-    /// Whether it may be accessed, and how it is locked.
+    /// Whether the target may be accessed, and how it is locked.
     #[inline(always)]
     pub(crate) fn epoch(self) -> &'w TargetEpoch {
         self.target.epoch()
     }
 
-    /// As [`Aim::aside`].
+    /// See [`Aim::aside`].
     #[inline(always)]
     pub(crate) fn aside<R>(self, body: impl FnOnce(Self) -> R) -> R {
         let (window, target) = (self.window, self.target);
@@ -59,7 +59,7 @@ impl<'w> OnTarget<'w> {
             .aside(move |aim| body(window.on_known(aim, target)))
     }
 
-    /// As [`Aim::by_call`].
+    /// See [`Aim::by_call`].
     #[inline(always)]
     pub(crate) fn by_call<R>(self, body: impl FnOnce(Self) -> R) -> R {
         let (window, target) = (self.window, self.target);
@@ -67,14 +67,14 @@ impl<'w> OnTarget<'w> {
             .by_call(move |aim| body(window.on_known(aim, target)))
     }
 
-    /// Names the rank where the device only named a process.
+    /// Names the rank if the device named only a process.
     #[cold]
     pub(crate) fn failed(self, error: impl Into<Error>) -> Error {
         self.window.failed(self.aim, error)
     }
 
-    /// A lock word could not be changed, and may be left locked; see [`Window::give_up`]. If the device could not even
-    /// be connected, it is as it was.
+    /// For a lock word that could not be changed and may be left locked; see [`Window::give_up`]. If the device could
+    /// not even be connected, the word is unchanged.
     #[cold]
     pub(crate) fn stranded(self, error: Error) -> Error {
         let error = self.failed(error);
@@ -85,8 +85,8 @@ impl<'w> OnTarget<'w> {
         }
     }
 
-    /// Now and then checks whether the job was aborted and whether the target lives. For calls that have
-    /// accessed it: of quick ones few look at more than the count.
+    /// Now and then checks whether the job was aborted and whether the target lives. For calls that have accessed the
+    /// target; most quick calls check only a count.
     #[inline]
     pub(crate) fn check_liveness(self) -> Result<()> {
         match self.target.checks().counts() {
@@ -100,13 +100,13 @@ impl<'w> OnTarget<'w> {
         self.count_call();
         let Self { window, aim, .. } = self;
         let rank = || window.team.world_rank(aim.rank);
-        // Where calls are counted, each has to come here.
+        // If calls are counted, each call has to come here.
         let counts = window.counters.is_some();
         (self.target.checks()).check(window.context(), aim.operation, rank, counts)
     }
 
-    /// Whether a wait for the lock in `word` can still end: as long as who holds it is there, whom `holder` finds in what
-    /// the word holds. Where it names nobody, that may be any rank, also one that left if `may_have_left`.
+    /// Whether a wait for the lock in `word` can still end: whether its holder, which `holder` extracts from the word,
+    /// is still there. If the word names no rank, any rank may be the holder, also one that left if `may_have_left`.
     #[cold]
     pub(crate) fn check_holder(
         self,
@@ -115,7 +115,7 @@ impl<'w> OnTarget<'w> {
         may_have_left: fn(u64) -> bool,
     ) -> Verdict<'w> {
         let Ok(seen) = word.load_by_atomic() else {
-            // The next try tells why.
+            // The next attempt reports the error.
             return Ok(());
         };
         let team = &self.window.team;
@@ -131,7 +131,7 @@ impl<'w> OnTarget<'w> {
         self.window.check(self.aim.operation, awaited)
     }
 
-    /// As [`Window::note_posted`].
+    /// See [`Window::note_posted`].
     #[inline]
     pub(crate) fn note_posted(self, ticket: Ticket) {
         self.window.note_posted(self.target, ticket);

@@ -16,43 +16,44 @@ use crate::memory::once_table::OnceTable;
 use crate::memory::remote::RemoteMemory;
 use crate::memory::word::SharedWord;
 
-/// The other ranks, as far as they are used; nothing is allocated before the first one is.
+/// The other ranks, allocated on first use.
 #[derive(Default)]
 pub(crate) struct Pairs {
     table: OnceLock<PairTable>,
-    /// Of `test`.
+    /// Calls of `test`.
     pub(crate) tests: Polls,
-    /// Of `test_notify`.
+    /// Calls of `test_notify`.
     pub(crate) polls: Polls,
 }
 
-/// A place for each rank of the window; memory is touched for those that are used.
+/// A place for each rank of the window; only those of used ranks touch memory.
 pub(crate) struct PairTable {
     pairs: OnceTable<Pair>,
-    /// To whom this rank's part is exposed.
+    /// The ranks to which this rank's part is exposed.
     pub(crate) origins: Roll,
-    /// To whom `start` gave access.
+    /// The ranks to which `start` gave access.
     pub(crate) targets: Roll,
     pub(crate) contacts: Contacts,
-    /// Held while a contact is made: two threads must not make two for one rank.
+    /// Held while a contact is created: two threads must not create two for one rank.
     pub(crate) contacting: Mutex<()>,
 }
 
-/// This rank and another one.
+/// This rank and one other rank.
 pub(crate) struct Pair {
     control: Arc<RemoteMemory>,
-    /// Where the window's block stands in it.
+    /// The place of the window's block in it.
     block: u64,
-    /// This rank's contact for the other, if it posts or starts with it; the other writes there how often it has posted, and
-    /// how many access epochs it has completed.
+    /// This rank's contact for the other, if it posts or starts with it. The other rank writes to it how often it has
+    /// posted, and how many access epochs it has completed.
     own: OnceLock<Contact>,
-    /// The other's for this rank, once it was found.
+    /// The other rank's contact for this one, once found.
     there: OnceLock<ContactThere>,
-    /// How many posts the other has kept in its contact, once that is known: those after them come to this rank's.
+    /// The number of posts that the other rank has kept in its contact, once known. Later posts are stored in this
+    /// rank's contact.
     kept: OnceLock<u64>,
-    /// How many exposure epochs this rank has opened to the other.
+    /// The number of exposure epochs that this rank has opened to the other.
     posted: AtomicU64,
-    /// How many access epochs this rank has started on the other.
+    /// The number of access epochs that this rank has started on the other.
     started: AtomicU64,
     /// The last flag that the device may still be working on, or 0.
     sent: AtomicU64,
@@ -62,7 +63,7 @@ pub(crate) struct Pair {
 pub(crate) struct Roll {
     ranks: Box<[AtomicU32]>,
     len: AtomicU32,
-    /// Whose members these are: a program that uses one group again and again is served faster.
+    /// The group of these members: programs that reuse a group are served faster.
     group: AtomicU64,
 }
 
@@ -96,14 +97,14 @@ impl Roll {
             .map(|rank| rank.load(Ordering::Relaxed))
     }
 
-    /// Whether it holds the members of this group already.
+    /// Whether it already holds the members of this group.
     #[inline]
     pub(crate) fn is_of(&self, group: &Group) -> bool {
         self.group.load(Ordering::Relaxed) == group.number()
     }
 
-    /// Writes down the members of a group, which `member` names by their places in it; each is a rank of
-    /// the window once at most.
+    /// Stores the members of a group. `member` returns the rank at a place in the group; each rank of the window occurs
+    /// at most once.
     pub(crate) fn call(
         &self,
         group: &Group,
@@ -111,7 +112,7 @@ impl Roll {
     ) -> Result<()> {
         self.group.store(0, Ordering::Relaxed);
         for index in 0..group.size() {
-            // One that is no rank of the window fails here; of those, there are no more than places.
+            // A member that is not in the window causes an error here, so there are at most as many members as places.
             let rank = member(index)?;
             self.ranks[index as usize].store(rank, Ordering::Relaxed);
         }
@@ -122,7 +123,7 @@ impl Roll {
 }
 
 impl Pair {
-    /// `block`: where the window's block stands in the other's control memory.
+    /// `block`: the place of the window's block in the other rank's control memory.
     pub(crate) fn new((control, block): (Arc<RemoteMemory>, u64)) -> Self {
         Self {
             control,
@@ -141,12 +142,12 @@ impl Pair {
         self.own.get().is_some()
     }
 
-    /// Keeps this rank's contact, which was made just now.
+    /// Stores this rank's contact, which was just created.
     pub(crate) fn set_contact(&self, contact: Contact) {
         let _ = self.own.set(contact);
     }
 
-    /// The other's contact for this rank, if it is known or there now. `chunk` and `garbled`: as of [`find`].
+    /// The other rank's contact for this one, if it is known or can now be found. `chunk` and `garbled`: see [`find`].
     pub(crate) fn find_there(
         &self,
         me: u32,
@@ -165,7 +166,7 @@ impl Pair {
         self.started.load(Ordering::Relaxed)
     }
 
-    /// Whether the other has opened so many exposure epochs to this rank, as far as it is known here.
+    /// Whether the other rank is known here to have opened `epochs` exposure epochs to this one.
     #[inline]
     pub(crate) fn has_posted(&self, epochs: u64) -> bool {
         let own = self.own.get();
@@ -173,14 +174,14 @@ impl Pair {
             || self.kept.get().is_some_and(|&kept| kept >= epochs)
     }
 
-    /// Whether it is known which posts the other keeps: all others are told.
+    /// Whether it is known which posts the other rank keeps; it stores all others here.
     #[inline]
     pub(crate) fn knows_kept(&self) -> bool {
         self.kept.get().is_some()
     }
 
-    /// Finds out which posts the other keeps; `find` looks for its contact. If none was there after this rank had made its own,
-    /// or one post was told, all later ones are.
+    /// Finds out which posts the other rank keeps; `find` looks for its contact. If the other had no contact after this
+    /// rank had created its own, or one post was stored here, all later ones are stored here.
     pub(crate) fn find_kept<'p>(
         &'p self,
         find: impl FnOnce() -> Result<Option<&'p ContactThere>>,
@@ -195,14 +196,14 @@ impl Pair {
         Ok(())
     }
 
-    /// A post that this rank started on, and that has still to be stored in its contact: where, and the number.
+    /// A post for which this rank has started, and that is still to be stored in its contact: the word and the number.
     pub(crate) fn awaited_post(&self) -> Option<(&ControlBlock, u64, u64)> {
         let started = self.started();
         let (block, at) = self.own.get()?.posts_word();
         (!self.has_posted(started)).then_some((block, at, started))
     }
 
-    /// Counts one more access epoch; returns how many that makes.
+    /// Counts one more access epoch; returns the new count.
     #[inline]
     pub(crate) fn count_start(&self) -> u64 {
         let started = self.started() + 1;
@@ -228,22 +229,22 @@ impl Pair {
         Ok(())
     }
 
-    /// How many exposure epochs this rank has opened to the other.
+    /// The number of exposure epochs that this rank has opened to the other.
     #[inline]
     pub(crate) fn posted(&self) -> u64 {
         self.posted.load(Ordering::Relaxed)
     }
 
-    /// Whether the other has completed its access epochs in all exposure epochs that this rank has
-    /// opened to it.
+    /// Whether the other rank has completed its access epochs for all exposure epochs that this rank has opened to it.
     #[inline]
     pub(crate) fn has_completed(&self) -> bool {
         let own = self.own.get();
         own.is_some_and(|own| own.completions.atomic().observe() >= self.posted())
     }
 
-    /// Tells the other rank, in its contact, that all access epochs so far are complete: behind everything that this rank did
-    /// to it, but what went through the device must be complete if that is [told here](ContactThere::is_completed_here).
+    /// Tells the other rank, in its contact, that all access epochs so far are complete. This becomes visible after
+    /// everything that this rank did to it. If it is [stored by the processor](ContactThere::is_completed_here),
+    /// operations of the device must already be complete.
     #[inline]
     pub(crate) fn complete(&self, there: &ContactThere) -> Result<()> {
         let sent = there.completions.store(self.started())?;
@@ -251,19 +252,19 @@ impl Pair {
         Ok(())
     }
 
-    /// The other's contact for this rank, if it was found.
+    /// The other rank's contact for this one, if it was found.
     #[inline]
     pub(crate) fn there(&self) -> Option<&ContactThere> {
         self.there.get()
     }
 
-    /// As [`RemoteMemory::is_raised_here`], of the word `at` bytes into the other's block.
+    /// See [`RemoteMemory::is_raised_here`]; for the word at offset `at` of the other rank's block.
     #[inline]
     pub(crate) fn is_raised_here(&self, at: u64) -> bool {
         self.control.is_raised_here(self.block + at)
     }
 
-    /// Adds one to the word `at` bytes into the other's block; see [`RemoteMemory::raise`].
+    /// Adds one to the word at offset `at` of the other rank's block; see [`RemoteMemory::raise`].
     #[inline]
     pub(crate) fn raise(&self, at: u64) -> Result<Ticket> {
         let sent = self.control.raise(self.block + at)?;
@@ -271,18 +272,18 @@ impl Pair {
         Ok(sent)
     }
 
-    /// Takes back what [`Pair::count_start`] counted, for an epoch that the other never opened.
+    /// Undoes [`Pair::count_start`], for an epoch that the other rank never opened.
     #[cold]
     pub(crate) fn uncount_start(&self) {
         self.started.store(self.started() - 1, Ordering::Relaxed);
     }
 
-    /// The last flag that may still be under way.
+    /// The last flag that may still be in flight.
     pub(crate) fn last_sent(&self) -> Ticket {
         Ticket(self.sent.load(Ordering::Relaxed))
     }
 
-    /// By what its flags go.
+    /// The endpoint that carries its flags.
     pub(crate) fn endpoint(&self) -> &dyn Endpoint {
         &**self.control.endpoint()
     }
@@ -296,7 +297,7 @@ impl Pair {
 }
 
 impl Pairs {
-    /// The table of a window of so many ranks.
+    /// The table of a window of `ranks` ranks.
     #[inline]
     pub(crate) fn table(&self, ranks: u32) -> &PairTable {
         self.table.get_or_init(|| PairTable {
@@ -313,7 +314,7 @@ impl Pairs {
         self.table.get()?.pairs.get(rank)
     }
 
-    /// What of this rank's control memory the pairs take.
+    /// The control memory of this rank that the pairs use.
     pub(crate) fn blocks(&self) -> Vec<Arc<ControlBlock>> {
         let table = self.table.get();
         table.map_or_else(Vec::new, |table| table.contacts.blocks())
@@ -326,12 +327,12 @@ impl Pairs {
 }
 
 impl PairTable {
-    /// How much memory a table takes, once all of it is touched, without the pairs.
+    /// The memory that a table takes without the pairs, once all of it is touched.
     pub(crate) const fn bytes(ranks: u32) -> u64 {
         OnceTable::<Pair>::bytes(ranks) + 2 * Roll::bytes(ranks)
     }
 
-    /// The pair with a rank, made now if it was not before.
+    /// The pair with a rank, created if it does not exist.
     pub(crate) fn pair_or(&self, rank: u32, make: impl FnOnce() -> Pair) -> &Pair {
         match self.pairs.get(rank) {
             Some(pair) => pair,

@@ -28,7 +28,7 @@ impl Window {
             inside = target.begin_entering();
             Ok(inside.is_some())
         };
-        // The thread inside is of this rank. Its own waits have checks, and tell of themselves.
+        // The thread inside is of this rank. Its own waits are checked and logged.
         let check = || {
             take_due();
             Ok(())
@@ -37,7 +37,7 @@ impl Window {
         body()
     }
 
-    /// The memory in which the block of a rank stands, and where in it.
+    /// The control memory that holds the block of a rank, and the block's place.
     pub(crate) fn block_of(&self, rank: u32) -> Result<(Arc<RemoteMemory>, u64)> {
         let peer = self.team.connect_to(rank)?;
         peer.block_in(self.atomic_domain(), self.parts.blocks.get(rank))
@@ -64,7 +64,7 @@ impl Window {
         route.mapped = match &self.memory {
             Some(WindowMemory::Shared(shared)) => shared.part(&exposed).unwrap_or(Reach::NOTHING),
             Some(WindowMemory::Dynamic(_)) => {
-                // Displacements are addresses, of memory that the table names.
+                // Displacements are addresses of memory that the table names.
                 (route.region, route.size) = (RemoteRegion::default(), 0);
                 let patience = self.context().patience();
                 let table = RemoteMemory::new(endpoint.clone(), exposed, patience)?;
@@ -84,13 +84,14 @@ impl Window {
         if !self.shares_host || exposed.len == 0 {
             return Ok(endpoint.map(exposed)?);
         }
-        // All ranks said that they could, and now no other way leads to these words.
+        // All ranks said that they could map it, and now there is no other way to access these
+        // words.
         let mapped = endpoint.map_or_fail(exposed)?;
         Ok(mapped.map(Mapping::with_atomics))
     }
 
-    /// This rank cannot do what others will wait for. They see only that it lives: so it tells them
-    /// that the job ends.
+    /// Aborts the job, since this rank cannot do what others will wait for. They see only that this
+    /// rank is alive.
     #[cold]
     pub(crate) fn give_up(&self, error: Error) -> Error {
         if error.is_of_this_rank() {
@@ -99,7 +100,7 @@ impl Window {
         error
     }
 
-    /// Names the rank where the device only named a process.
+    /// Names the rank if the device named only a process.
     #[cold]
     pub(crate) fn failed(&self, aim: Aim, error: impl Into<Error>) -> Error {
         let error = self
@@ -113,7 +114,7 @@ impl Window {
 }
 
 impl<'w> OnTarget<'w> {
-    /// The ways to the target, found now if they were not before.
+    /// The route to the target, found now if it is not known.
     #[inline]
     pub(crate) fn route(self) -> Result<&'w Route> {
         match self.target.route() {
@@ -122,7 +123,7 @@ impl<'w> OnTarget<'w> {
         }
     }
 
-    /// As [`OnTarget::route`], for the one thread that works on the state of the target.
+    /// As [`OnTarget::route`], for the thread that works on the state of the target.
     pub(crate) fn find_route(self) -> Result<&'w Route> {
         let Self {
             window,
@@ -136,10 +137,10 @@ impl<'w> OnTarget<'w> {
         let route = found.map_err(|error| window.team.blame(aim.operation, aim.rank, error))?;
         let reach = match &window.counters {
             None => route.mapped,
-            // So that all operations come to where they are counted.
+            // So that all operations pass the code that counts them.
             Some(_) => Reach::NOTHING,
         };
-        // Rank 0's device has allocated it, for all.
+        // Rank 0's device has allocated it for all ranks.
         let atomic = window.is_shared_allocation() || route.endpoint.has_atomics(&route.region);
         let widths = window.atomic_widths.where_atomic(atomic);
         window.targets.note_used(aim.rank);

@@ -14,20 +14,19 @@ use crate::memory::reach::Reach;
 use crate::peers::not_forked;
 use crate::terms::{Aim, Flavor};
 
-/// The memory of all ranks, one part behind the other: rank 0 has allocated it, the others have
-/// mapped it.
+/// The memory of all ranks, one part after the other: rank 0 has allocated it, and the others have mapped it.
 pub(super) struct SharedAllocation {
-    /// Where it begins in this process.
+    /// Its address in this process.
     base: *mut u8,
-    /// As rank 0 knows it.
+    /// Its description by rank 0.
     whole: RemoteRegion,
-    /// On rank 0.
+    /// Present on rank 0.
     _region: Option<LocalRegion>,
-    /// On the others.
+    /// Present on the other ranks.
     _mapping: Option<Mapping>,
 }
 
-// SAFETY: `base` is an address to give away; what is behind it is kept by the region or the mapping, which are Send.
+// SAFETY: `base` is only an address; the region or the mapping, which are Send, own the memory.
 unsafe impl Send for SharedAllocation {}
 // SAFETY: as above; nothing is dereferenced here.
 unsafe impl Sync for SharedAllocation {}
@@ -43,7 +42,7 @@ impl SharedAllocation {
         })
     }
 
-    /// What [`allocate_for_all`] has made.
+    /// Opens the memory that [`allocate_for_all`] has made.
     fn open(comm: &Communicator, whole: RemoteRegion, region: Option<LocalRegion>) -> Result<Self> {
         let mapping = match region {
             Some(_) => None,
@@ -63,39 +62,38 @@ impl SharedAllocation {
 /// A rank's memory in this process's address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedPart {
-    /// First byte. Null if there is none here, but where parts follow each other: then the end of the
-    /// rank before.
+    /// First byte. Null if no memory is mapped here; but for an empty part between contiguous ones, the end of the
+    /// previous rank's.
     pub base: *mut u8,
-    /// Length in bytes; 0 if it is not mapped here, whatever [`Window::size_of`] says.
+    /// Length in bytes; 0 if it is not mapped here, regardless of [`Window::size_of`].
     pub size: u64,
     /// That rank's displacement unit in bytes.
     pub disp_unit: u64,
 }
 
-/// What a rank's own memory of a shared window begins at.
+/// The alignment of a rank's own memory in a shared window.
 const PAGE: usize = 4096;
 
 impl Window {
-    /// Collective. A window over memory that all ranks can load from and store to: `size` zeroed
-    /// bytes of this rank, whose address in this process is the window's base (MPI-4.1, section
-    /// 12.2.3, `MPI_Win_allocate_shared`). [`Window::shared_query`] says where the others' is.
+    /// Collective. A window over memory that all ranks can load from and store to: `size` zeroed bytes of this rank,
+    /// whose address in this process is the window's base (MPI-4.1, section 12.2.3, `MPI_Win_allocate_shared`).
+    /// [`Window::shared_query`] returns the other ranks' parts.
     ///
-    /// The ranks' parts are one piece of memory: the first byte of a rank follows the last one of
-    /// the rank before it. With the hint `alloc_shared_noncontig` on all ranks, each rank has memory
-    /// of its own, which begins at a page; the pages are then near the rank that touches them first,
-    /// and it is not aligned to its neighbour's length. `mpi_minimum_memory_alignment` applies to
-    /// each rank's memory in the latter case, and to rank 0's in the former; in other processes, to
-    /// a page at most.
+    /// The ranks' parts are contiguous: the first byte of a rank follows the last one of the previous rank. With the
+    /// hint `alloc_shared_noncontig` on all ranks, each rank has memory of its own, which begins at a page. Then its
+    /// alignment does not depend on its neighbour's length, and its pages are near the rank that touches them first.
+    /// `mpi_minimum_memory_alignment` applies to each rank's memory with the hint, and to rank 0's without it; in other
+    /// processes, to a page at most.
     ///
     /// Neighbours may store to the memory at any time, so that no reference to it would be sound. The safe form is
-    /// [`allocate_shared`](crate::Window::allocate_shared) of the typed interface, in which ranks write to
-    /// their own parts or load from all, by turns.
+    /// [`allocate_shared`](crate::Window::allocate_shared) of the typed interface, in which ranks alternately write to
+    /// their own parts and load from all.
     ///
     /// # Errors
-    /// On every rank if one rank fails: the communicator's ranks cannot load from and store to each
-    /// other's memory ([`RmaShared`](crate::ErrorClass::RmaShared)), which is so where an RDMA device
-    /// joins them: its atomics and the processor's would not be atomic to each other. A communicator
-    /// of [`Communicator::split_shared`] can on every device. As for [`Window::allocate`].
+    /// On every rank if one rank fails: the communicator's ranks cannot load from and store to each other's memory
+    /// ([`RmaShared`](crate::ErrorClass::RmaShared)). This is so if an RDMA device connects them, because its atomics
+    /// and the processor's would not be atomic to each other. On every device, a communicator of
+    /// [`Communicator::split_shared`] works. As for [`Window::allocate`].
     pub fn allocate_shared(
         comm: &Communicator,
         size: usize,
@@ -152,8 +150,8 @@ impl Window {
         })
     }
 
-    /// What [`Window::shared_query`] finds, and the rank whose memory is handed out by that, if it has
-    /// to be locked for it.
+    /// The result of [`Window::shared_query`], and the rank whose memory it gives access to, if that rank has to be
+    /// locked for it.
     pub(crate) fn find_shared(
         &self,
         operation: &'static str,
@@ -186,7 +184,7 @@ impl Window {
             disp_unit: route.entry.unit,
         };
         if self.is_shared_allocation() {
-            // Between its neighbours' also where it has no bytes.
+            // The part has a place between its neighbours' even if it is empty.
         } else if route.size == 0 || route.mapped.len < route.size {
             (part.base, part.size) = (ptr::null_mut(), 0);
         } else if self.flavor != Flavor::Shared {
@@ -197,7 +195,7 @@ impl Window {
     }
 }
 
-/// Fails where the device does not map peers' memory: then it does not map this rank's own either.
+/// Fails if the device does not map peers' memory: then it does not map this rank's own either.
 fn maps_memory(comm: &Communicator) -> Result<()> {
     let team = comm.team();
     if team.fabric.maps_memory(team.context.patience())? {
@@ -211,7 +209,7 @@ fn no_sharing(comm: &Communicator) -> Error {
     Error::new("allocate_shared", Misuse::NoSharing { device })
 }
 
-/// Collective. Memory of rank 0 for all: as it knows that and, on rank 0, what keeps it.
+/// Collective. Allocates memory at rank 0 for all: its description by rank 0 and, on rank 0, its owner.
 fn allocate_for_all(
     comm: &Communicator,
     created: Created,
@@ -230,7 +228,7 @@ fn allocate_for_all(
         Err(Error::new(operation, misuse))
     } else {
         let device = &comm.team().fabric.device;
-        // A region of no bytes cannot be mapped.
+        // An empty region cannot be mapped.
         let region = device.allocate(total.max(1) as usize, alignment);
         region.map(Some).map_err(Error::from)
     };

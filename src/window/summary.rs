@@ -8,17 +8,17 @@ use super::hints::{Common, Hints, SAME_SIZE_BIT, SAME_UNIT_BIT};
 use super::info::{SAME_DISP_UNIT, SAME_SIZE};
 use crate::error::Misuse;
 
-/// What some ranks say, merged.
+/// The merged data of some ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct Summary {
     /// The lowest of the ranks.
     lowest: u64,
-    /// The flags of hints and [`ABILITIES`] that all of them have.
+    /// The flags of hints and [`ABILITIES`] that all of the ranks have.
     pub(super) of_all: u64,
-    /// Those that any of them has.
+    /// The flags that any of the ranks has.
     pub(super) of_any: u64,
-    /// The least and the most of any.
+    /// The least and the greatest granularity.
     granularity: [u64; 2],
     /// The lowest and the highest place of a block.
     blocks: [u64; 2],
@@ -28,11 +28,11 @@ pub(super) struct Summary {
     pub(super) units: Compared,
 }
 
-/// The flags that are no hints.
+/// The flags that are not hints.
 pub(super) const ABILITIES: u64 = !0 << 32;
 
 impl Summary {
-    /// Of one rank.
+    /// The summary of one rank.
     pub(super) fn of(rank: u32, entry: &Entry, block: u64, hints: Common, abilities: u64) -> Self {
         let flags = hints.flags | abilities;
         Self {
@@ -65,7 +65,7 @@ impl Summary {
         }
     }
 
-    /// Two sets of hints of which the weaker values are the weakest of all ranks; equal if all ranks gave the same.
+    /// Two sets of hints whose weaker values are the weakest of all ranks; equal if all ranks gave the same.
     pub(super) fn hints(&self) -> [Common; 2] {
         let [least, most] = self.granularity;
         [(self.of_all, least), (self.of_any, most)].map(|(flags, granularity)| Common {
@@ -74,7 +74,7 @@ impl Summary {
         })
     }
 
-    /// Whether the blocks stand at different places.
+    /// Whether the blocks are at different places.
     pub(super) fn blocks_differ(&self) -> bool {
         let [lowest, highest] = self.blocks;
         lowest != highest
@@ -84,7 +84,7 @@ impl Summary {
         self.blocks[1]
     }
 
-    /// Whether all ranks that are named are among so many.
+    /// Whether all ranks that it names are below `size`.
     pub(super) fn names_ranks_below(&self, size: u32) -> bool {
         let named = [&self.sizes, &self.units].map(|one| one.other_rank);
         named
@@ -92,7 +92,7 @@ impl Summary {
             .all(|&rank| rank == NO_RANK || rank < size.into())
     }
 
-    /// The lowest rank that breaks one of these hints of all.
+    /// The lowest rank that breaks one of these hints, which all ranks gave.
     pub(super) fn broken_promise(&self, hints: &Hints) -> Option<Misuse> {
         let promises = [
             (SAME_SIZE_BIT, SAME_SIZE, &self.sizes),

@@ -17,15 +17,15 @@ use crate::memory::displacement::Displacement;
 use crate::memory::reach::Reach;
 use crate::memory::remote::RemoteWord;
 
-/// One rank of a window: all that put and get need, in one line of memory. All zero is the state
-/// "never used", so that the table of a large window costs nothing for ranks never touched.
+/// One rank of a window: all data that put and get need, in one cache line. All zero is the state
+/// "never used", so the table of a large window costs nothing for ranks that are never used.
 #[derive(Zeroable)]
 #[repr(C)]
 pub(crate) struct Target {
     epoch: TargetEpoch,
-    /// Where the target's memory is mapped.
+    /// The address at which the target's memory is mapped.
     base: AtomicPtr<u8>,
-    /// How many bytes are mapped.
+    /// The number of mapped bytes.
     span: AtomicU64,
     /// Set once; owned by the window.
     route: AtomicPtr<Route>,
@@ -36,17 +36,17 @@ pub(crate) struct Target {
     entering: AtomicU8,
     /// The [`AtomicWidths`] of the target's memory, once its route is known.
     widths: AtomicU8,
-    /// As [`Checks`] says of both.
+    /// See [`Checks`] for both.
     calls_to_check: AtomicU8,
     checked_at: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Target>() == 64, "indexing by a shift");
 
-/// The ways to a target that are found once and kept until the window is freed.
+/// The route to a target, which is found once and kept until the window is freed.
 pub(crate) struct Route {
     pub(crate) endpoint: Arc<dyn Endpoint>,
-    /// What the target says of its part.
+    /// The target's description of its part.
     pub(super) entry: Entry,
     pub(crate) region: RemoteRegion,
     pub(crate) size: u64,
@@ -54,24 +54,25 @@ pub(crate) struct Route {
     pub(crate) accumulate_lock: RemoteWord,
     /// Whether bulk mode is on at the target.
     pub(crate) bulk_mode: RemoteWord,
-    /// How many elements this rank has combined one by one since bulk mode was off.
+    /// The number of elements that this rank has combined one by one since bulk mode was off.
     pub(crate) one_by_one: AtomicUsize,
     pub(crate) mapping: Option<Mapping>,
-    /// What of the target's memory is mapped, also where the target itself knows nothing of it.
+    /// The part of the target's memory that is mapped, even if the target itself does not know of
+    /// the mapping.
     pub(crate) mapped: Reach,
-    /// What is known of the target's regions, in a dynamic window.
+    /// The known regions of the target, in a dynamic window.
     pub(crate) attached: Option<RegionCache>,
 }
 
 impl Target {
-    /// Whether it may be accessed, and how it is locked.
+    /// Whether the target may be accessed, and how it is locked.
     #[inline]
     pub(crate) fn epoch(&self) -> &TargetEpoch {
         &self.epoch
     }
 
-    /// Where `len` bytes at a displacement are mapped, or null: then the slow path finds out why
-    /// not.
+    /// The address at which `len` bytes at a displacement are mapped, or null; then the slow path
+    /// finds the reason.
     #[inline]
     pub(crate) fn reach(&self, disp: Displacement, len: u64) -> *mut u8 {
         match disp.in_mapped_bytes(self.unit()) {
@@ -80,7 +81,7 @@ impl Target {
         }
     }
 
-    /// How many displacements there are, from 0 on, at which `len` bytes are mapped.
+    /// The number of displacements, from 0 on, at which `len` bytes are mapped.
     pub(crate) fn mapped_count(&self, len: u64) -> u64 {
         let Reach { base, len: mapped } = self.mapped();
         match mapped.checked_sub(len) {
@@ -91,14 +92,14 @@ impl Target {
         }
     }
 
-    /// Where a displacement is mapped that [`Target::reach`] has found.
+    /// The address of a displacement for which [`Target::reach`] found a mapping.
     #[inline(always)]
     pub(crate) fn mapped_at(&self, disp: Displacement) -> *mut u8 {
         let offset = disp.0.wrapping_mul(self.unit());
         self.mapped().base.wrapping_add(offset as usize)
     }
 
-    /// Where a displacement is mapped, if all of `span` round it is.
+    /// The address of a displacement, if all of `span` around it is mapped.
     #[inline]
     pub(crate) fn reach_span(&self, disp: Displacement, span: Span) -> Option<*mut u8> {
         let start = disp.in_bytes(self.unit())?.moved(span.lo)?;
@@ -106,7 +107,7 @@ impl Target {
         (!first.is_null()).then(|| first.wrapping_offset(-(span.lo as isize)))
     }
 
-    /// What of the target's memory is mapped, once its route is known.
+    /// The mapped part of the target's memory, once its route is known.
     #[inline]
     fn mapped(&self) -> Reach {
         Reach {
@@ -115,7 +116,7 @@ impl Target {
         }
     }
 
-    /// Which elements single atomics update; none before the route is known.
+    /// The elements that single atomics update; none before the route is known.
     #[inline]
     pub(crate) fn widths(&self) -> AtomicWidths {
         AtomicWidths::from_bits(self.widths.load(Ordering::Relaxed))
@@ -128,12 +129,12 @@ impl Target {
 
     #[inline]
     pub(crate) fn route(&self) -> Option<&Route> {
-        // SAFETY: null, or set by `set_route` from a box that the window frees with itself.
+        // SAFETY: null, or set by `set_route` from a box that is freed with the window.
         unsafe { self.route.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Publishes the ways to this target. The window takes them back with `take_route`.
-    /// `reach` stays mapped as long as the route is kept.
+    /// Publishes the route to this target. The window takes it back with `take_route`. `reach`
+    /// stays mapped as long as the route is kept.
     pub(crate) fn set_route(&self, route: Route, reach: Reach, widths: AtomicWidths) -> &Route {
         self.base.store(reach.base, Ordering::Relaxed);
         self.span.store(reach.len, Ordering::Relaxed);
@@ -145,7 +146,7 @@ impl Target {
         unsafe { &*route }
     }
 
-    /// Whether it is known to have this notification counter.
+    /// Whether the target is known to have this notification counter.
     #[inline]
     pub(crate) fn has_counter(&self, counter: u32) -> bool {
         (self.route()).is_some_and(|route| u64::from(counter) < route.entry.counters)
@@ -157,7 +158,7 @@ impl Target {
         (!route.is_null()).then(|| unsafe { Box::from_raw(route) })
     }
 
-    /// Notes that something was stored, be it by another process on its behalf.
+    /// Records that data was stored, perhaps by another process on this rank's behalf.
     #[inline]
     pub(crate) fn set_dirty(&self) {
         self.stored.note();
@@ -179,7 +180,7 @@ impl Target {
     }
 }
 
-/// Held by the thread that works on the state of a target. One that panics must not keep the others
+/// Held by the thread that works on the state of a target. If it panics, the others are not kept
 /// out.
 pub(super) struct Entering<'a>(&'a Target);
 

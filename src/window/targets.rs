@@ -19,7 +19,7 @@ use crate::wait::lock;
 /// The targets of a window, one per rank.
 pub(crate) struct Targets {
     table: NonNull<[Target]>,
-    /// Those to which the ways are known, or about to be: no other was ever used.
+    /// The targets whose routes are known, or about to be. No other target was ever used.
     used: Arc<RankSet>,
 }
 
@@ -33,7 +33,7 @@ impl Targets {
     pub(super) fn new(ranks: u32) -> Self {
         watch_forks();
         let table = Box::into_raw(bytemuck::zeroed_slice_box(ranks as usize));
-        // SAFETY: of a box.
+        // SAFETY: the pointer comes from a box.
         let table = unsafe { NonNull::new_unchecked(table) };
         let used = Arc::new(RankSet::new(ranks));
         let entry = (table, used.clone());
@@ -41,13 +41,13 @@ impl Targets {
         Self { table, used }
     }
 
-    /// How much memory they take, once all of it is touched, without routes.
+    /// The memory that they take without routes, once all of it is touched.
     pub(crate) const fn bytes(ranks: u32) -> u64 {
         ranks as u64 * size_of::<Target>() as u64 + RankSet::bytes(ranks)
     }
 
-    /// Notes that a target is about to be used: before its route is set, so that whoever knows the route finds it among the
-    /// used ones.
+    /// Records that a target is about to be used. This comes before its route is set, so that a thread that sees the
+    /// route finds the target among the used ones.
     pub(super) fn note_used(&self, rank: u32) {
         self.used.add(rank);
     }
@@ -58,7 +58,7 @@ impl Targets {
         used.map(move |rank| (rank, &self[rank as usize]))
     }
 
-    /// Takes back the routes of all targets, which nothing uses any more.
+    /// Takes back the routes of all targets; nothing uses them any more.
     pub(super) fn drop_routes(&mut self) {
         let used = self.used.clone();
         for rank in used.iter() {
@@ -66,7 +66,7 @@ impl Targets {
         }
     }
 
-    /// From now on, nothing that concerns all windows finds these targets: they are about to go.
+    /// Removes these targets from the tables of all windows: they are about to be freed.
     pub(super) fn withdraw(&self) {
         lock(&TABLES).0.remove(&self.table.addr().get());
     }
@@ -84,8 +84,7 @@ impl Deref for Targets {
 
 impl DerefMut for Targets {
     fn deref_mut(&mut self) -> &mut [Target] {
-        // SAFETY: as above. Nobody else refers to it: `in_child` and `held_locks` do not find what was
-        // withdrawn.
+        // SAFETY: as above. There is no other reference: `in_child` and `held_locks` do not find withdrawn tables.
         unsafe { self.table.as_mut() }
     }
 }
@@ -93,7 +92,7 @@ impl DerefMut for Targets {
 impl Drop for Targets {
     fn drop(&mut self) {
         self.withdraw();
-        // SAFETY: made from a box in `new`; nobody knows of it any more.
+        // SAFETY: made from a box in `new`; no other reference is left.
         drop(unsafe { Box::from_raw(self.table.as_ptr()) });
     }
 }
@@ -108,8 +107,8 @@ impl Tables {
     /// The used targets of all tables. Allocates nothing.
     fn used(&self) -> impl Iterator<Item = &Target> {
         self.0.values().flat_map(|(table, used)| {
-            // SAFETY: a table is taken out under the lock before it, or a route in it, goes; `self` is what the lock
-            // guards.
+            // SAFETY: under the lock, a table is removed before it or one of its routes is freed; the lock guards
+            // `self`.
             let table = unsafe { table.as_ref() };
             used.iter().map(move |rank| &table[rank as usize])
         })
@@ -118,8 +117,7 @@ impl Tables {
 
 static TABLES: Mutex<Tables> = Mutex::new(Tables(BTreeMap::new()));
 
-/// The locks that this process holds, of all its windows, and in which way: what is only assumed to be
-/// locked is none.
+/// The locks that this process holds, in all its windows, and their kinds; without those that are only asserted.
 pub(crate) fn held_locks() -> Vec<(Held, RemoteWord)> {
     let tables = lock(&TABLES);
     (tables.used())
@@ -132,10 +130,10 @@ pub(crate) fn held_locks() -> Vec<(Held, RemoteWord)> {
         .collect()
 }
 
-/// The lock of the tables while a thread forks: a table that is half taken out is no child's.
+/// The lock of the tables during a fork, so that a child does not inherit a table that is half removed.
 struct Forking(UnsafeCell<Option<MutexGuard<'static, Tables>>>);
 
-// SAFETY: only a thread that forks touches it, and only while it holds the lock.
+// SAFETY: only a thread that forks accesses it, and only while it holds the lock.
 unsafe impl Sync for Forking {}
 
 static FORKING: Forking = Forking(UnsafeCell::new(None));

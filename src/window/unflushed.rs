@@ -11,8 +11,8 @@ use crate::memory::word::{SharedFlag, SharedWord};
 
 /// The last operation that was posted and is not known to be complete; 0 for none.
 ///
-/// A thread that finds none may owe that to another's flush. So whoever forgets an operation does so behind
-/// its completion, and whoever finds none sees what was completed, fetched bytes among it.
+/// If a thread finds none, another thread's flush may have completed it. So a thread forgets an operation only after
+/// its completion, and a thread that finds none sees the effects of completed operations, including fetched bytes.
 #[derive(Zeroable)]
 #[repr(transparent)]
 pub(crate) struct LastPosted<W>(W);
@@ -27,13 +27,13 @@ impl<W: SharedWord> LastPosted<W> {
         Ticket(self.0.observe())
     }
 
-    /// The operation that `last` named is complete, and so are all before it. Another thread may have
-    /// posted one since.
+    /// The operation that `last` named is complete, and so are all earlier ones. Another thread may have posted one
+    /// since.
     pub(crate) fn forget(&self, completed: Ticket) {
         self.0.clear_if(completed.0);
     }
 
-    /// Has `wait` wait for the last operation, if there is one.
+    /// Calls `wait` for the last operation, if there is one.
     pub(crate) fn complete(&self, wait: impl FnOnce(Ticket) -> Result<()>) -> Result<()> {
         let last = self.last();
         if last != Ticket::DONE {
@@ -46,11 +46,11 @@ impl<W: SharedWord> LastPosted<W> {
 
 /// Whether something was stored since the last flush, which a later load of this rank could overtake.
 ///
-/// That is worth a flag where loads overtake stores and nothing else does (`IN_ORDER`). A thread's own
-/// flag is gone from there only if it has left the processor's store buffer, and everything before it; so
-/// it does not matter which thread cleared it. Elsewhere a flag tells nothing of the stores before it, and loads
-/// overtake loads, too: what another rank put before a flag might be missing behind the get of that flag.
-/// So every flush is a full fence there.
+/// A flag is useful only where loads may overtake stores and nothing else is reordered (`IN_ORDER`). There, a thread
+/// sees its own flag cleared only after the flag and everything before it have left the processor's store buffer, so it
+/// does not matter which thread cleared it. On other processors, a flag does not imply that earlier stores are visible,
+/// and loads overtake loads too: after a get of a flag, data that another rank put before the flag might be missing. So
+/// every flush there is a full fence.
 #[derive(Zeroable)]
 #[repr(transparent)]
 pub(crate) struct Stored<M, const IN_ORDER: bool = TOTAL_STORE_ORDER>(M);
@@ -63,7 +63,7 @@ impl<M: SharedFlag, const IN_ORDER: bool> Stored<M, IN_ORDER> {
         }
     }
 
-    /// All that was stored so far is ahead of this thread's later loads, by other means.
+    /// All stores so far precede this thread's later loads, by other means.
     #[inline(always)]
     pub(crate) fn forget(&self) {
         if IN_ORDER {
@@ -71,7 +71,7 @@ impl<M: SharedFlag, const IN_ORDER: bool> Stored<M, IN_ORDER> {
         }
     }
 
-    /// Puts all that was stored and loaded so far ahead of this thread's later loads.
+    /// Makes all stores and loads so far precede this thread's later loads.
     #[inline(always)]
     pub(crate) fn flush(&self, full_fence: impl FnOnce()) {
         if !IN_ORDER {

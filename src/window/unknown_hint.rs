@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use super::info::{Info, KEYS, KINDS_IN_USE};
 use crate::wait::lock;
 
-/// The known name that `key` may be a misspelling of. Names that other MPIs know are not near to any.
+/// The known name of which `key` may be a misspelling. Names that other MPIs know are similar to none.
 pub(crate) fn similar(key: &str) -> Option<&'static str> {
     if KEYS.contains(&key) || key == KINDS_IN_USE {
         return None;

@@ -12,11 +12,11 @@ use crate::memory::remote::{RemoteMemory, RemoteWord};
 use crate::terms::WorldRank;
 use crate::wait::{Patience, Verdict};
 
-/// Bytes of an overflow table that are read at a time: whole entries.
+/// Bytes of an overflow table that one read fetches: whole entries.
 const PART: usize = ENTRY_BYTES << 14;
 
-/// A target's regions as they were when this rank last read the table. Every access compares the
-/// version: a load where the table is mapped, else one small read.
+/// A target's regions as of the last time that this rank read the table. Every access compares the version: by a load
+/// if the table is mapped, else by a small read.
 pub(crate) struct RegionCache {
     table: Arc<RemoteMemory>,
     version: RemoteWord,
@@ -27,7 +27,7 @@ pub(crate) struct RegionCache {
 
 struct Known {
     version: u64,
-    /// By address.
+    /// Ordered by address.
     regions: Vec<KnownRegion>,
 }
 
@@ -36,13 +36,13 @@ struct KnownRegion {
     access: OnceLock<RegionAccess>,
 }
 
-/// What is found of a region at the first access.
+/// The access to a region, found at its first use.
 struct RegionAccess {
     mapping: Option<Mapping>,
     has_atomics: bool,
 }
 
-/// As long as this is kept, the regions that are known stay mapped.
+/// Known regions stay mapped while this exists.
 pub(crate) struct KeptMapped<'a> {
     _known: RwLockReadGuard<'a, Known>,
 }
@@ -50,7 +50,7 @@ pub(crate) struct KeptMapped<'a> {
 /// A place in a region of the target.
 pub(crate) struct CachedPlace<'a> {
     pub(crate) at: RemoteAddress,
-    /// Where it is mapped, or null.
+    /// The address where it is mapped here, or null.
     pub(crate) there: *mut u8,
     pub(crate) has_atomics: bool,
     pub(crate) kept: KeptMapped<'a>,
@@ -66,15 +66,15 @@ impl RegionCache {
             rank,
             patience,
             known: RwLock::new(Known {
-                // No table that is at rest has an odd version.
+                // A table that is not being changed has an even version.
                 version: 1,
                 regions: Vec::new(),
             }),
         }
     }
 
-    /// The region that holds `len` bytes at `address`, if one does. `check` is asked in a long wait
-    /// for a table that changes.
+    /// The region that holds `len` bytes at `address`, if there is one. `check` is called during a long wait for a
+    /// table that changes.
     pub(crate) fn find<'c>(
         &self,
         address: Address,
@@ -101,12 +101,12 @@ impl RegionCache {
         }))
     }
 
-    /// Where the region ends that holds `address`, as far as it is known here.
+    /// The end of the region that holds `address`, as far as known here.
     pub(crate) fn end_of(&self, address: Address) -> Option<Address> {
         let known = self.known();
         let (region, _) = known.holding(address, 1)?;
         let RemoteRegion { address, len, .. } = region.remote;
-        // Of a table that lies, it may wrap.
+        // With a corrupt table, the sum may wrap.
         Some(Address(address.saturating_add(len)))
     }
 
@@ -114,8 +114,8 @@ impl RegionCache {
         self.known.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the table until a whole reading was not disturbed. Regions that are still there keep
-    /// their mappings: an rkey is not given twice while its region lives.
+    /// Reads the table until it did not change during a reading. Regions that still exist keep their mappings: an rkey
+    /// is not reused while its region lives.
     #[cold]
     fn refresh<'c>(&self, check: &dyn Fn() -> Verdict<'c>) -> Result<()> {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
@@ -160,12 +160,13 @@ impl RegionCache {
                 false => Ok(None),
             };
         };
-        // The device may have read the count before the overflow tables that it counts.
+        // The device may have read the count before the overflow tables to which it refers.
         if !further.is_empty() && self.version.load()? != version {
             return Ok(None);
         }
         for table in further {
-            // In parts: the device refuses what is not there, so that a count that lies takes no memory.
+            // Read in parts: the device refuses memory that does not exist, so a corrupt count cannot make this rank
+            // allocate much.
             for start in (0..table.len).step_by(PART) {
                 let part = RemoteRegion {
                     address: table.address.wrapping_add(start),
@@ -192,7 +193,7 @@ impl RegionCache {
 }
 
 impl Known {
-    /// The region that holds `len` bytes at `address`, and where they are in it.
+    /// The region that holds `len` bytes at `address`, and their offset in it.
     fn holding(&self, address: Address, len: u64) -> Option<(&KnownRegion, Offset)> {
         let after = self
             .regions
@@ -213,7 +214,7 @@ impl KnownRegion {
             mapping: endpoint.map(&self.remote)?,
             has_atomics: endpoint.has_atomics(&self.remote),
         };
-        // Another thread may have been first: then what it found is kept.
+        // If another thread was first, its result is kept.
         Ok(self.access.get_or_init(|| found))
     }
 }

@@ -24,11 +24,11 @@ pub(super) struct Regions(Mutex<Attached>);
 
 pub(super) struct Attached {
     table: Table,
-    /// By address.
+    /// Ordered by address.
     regions: BTreeMap<usize, AttachedRegion>,
     /// The address of the region in each entry of the table.
     slots: Vec<usize>,
-    /// Where no bytes are attached.
+    /// The addresses of attached regions without bytes.
     empty: Vec<usize>,
 }
 
@@ -38,7 +38,7 @@ struct AttachedRegion {
 }
 
 impl Regions {
-    /// Without any region.
+    /// A table without regions.
     pub(super) fn new(device: &dyn Device) -> Result<Self> {
         Ok(Self(Mutex::new(Attached {
             table: Table::new(device)?,
@@ -97,8 +97,8 @@ impl Attached {
             };
             return Err(Error::new("attach", misuse));
         }
-        // SAFETY: the caller's promise, until the region is dropped by `detach` or `free`; a window
-        // that is dropped instead never drops its regions.
+        // SAFETY: the caller's promise, until `detach` or `free` drops the region; a window that is dropped instead
+        // never drops its regions.
         let region = unsafe { device.register(base, size, Access::ALL)? };
         self.table.push(device, region.remote())?;
         let slot = self.slots.len();
@@ -117,7 +117,7 @@ impl Attached {
                 None => Err(Error::new("detach", Misuse::NotDetachable { base })),
             };
         };
-        // Peers find the entry gone before the region is.
+        // The entry is removed before the region, so that peers do not find an entry without one.
         self.table.swap_remove(gone.slot);
         self.slots.swap_remove(gone.slot);
         if let Some(moved) = self.slots.get(gone.slot)

@@ -28,14 +28,15 @@ pub(crate) const ENTRY_BYTES: usize = ENTRY_WORDS * 8;
 const FIRST: usize = 128;
 const MAX_OVERFLOW: usize = 24;
 
-/// Bytes of the table with its first entries: what one read fetches.
+/// Bytes of the table with its first entries: one read fetches them.
 pub(crate) const TABLE_BYTES: usize = (ENTRIES + FIRST * ENTRY_WORDS) * 8;
 /// Offset of the version.
 pub(crate) const VERSION_AT: u64 = (VERSION * 8) as u64;
 
 const _: () = assert!(OVERFLOW + 2 * MAX_OVERFLOW <= ENTRIES);
 
-/// Where the entry with this number stands: in the table itself (0), or in which of the overflow tables; and its place there.
+/// The place of the entry with this number: the table (0 for the main one, else an overflow table), and the index in
+/// it.
 fn table_of(slot: usize) -> (usize, usize) {
     match slot / FIRST {
         0 => (0, slot),
@@ -46,7 +47,7 @@ fn table_of(slot: usize) -> (usize, usize) {
     }
 }
 
-/// How many entries an overflow table has: as many as all before it. That with number 0 is the table itself.
+/// The number of entries of an overflow table: as many as all tables before it. Number 0 is the main table.
 const fn table_len(table: usize) -> usize {
     FIRST << table.saturating_sub(1)
 }
@@ -102,7 +103,7 @@ impl Table {
     fn change(&mut self, change: impl FnOnce(&mut Self)) {
         let version = word(&self.home, VERSION).load(Ordering::Relaxed);
         word(&self.home, VERSION).store(version.wrapping_add(1), Ordering::Relaxed);
-        // Whoever sees a part of the change sees that a change has begun.
+        // A reader that sees a part of the change also sees that a change has begun.
         fence(Ordering::Release);
         change(self);
         word(&self.home, COUNT).store(self.count as u64, Ordering::Relaxed);
@@ -133,17 +134,17 @@ impl Table {
 fn word(region: &LocalRegion, at: usize) -> &AtomicU64 {
     assert!(at < region.len() / 8);
     let place = region.base().wrapping_add(at * 8);
-    // SAFETY: inside the region, which is aligned to a line and lives as long as the reference;
-    // peers only read it, and this process changes it by atomics only.
+    // SAFETY: inside the region, which is aligned to a line and outlives the reference; peers only read it, and this
+    // process changes it only by atomics.
     unsafe { AtomicU64::from_ptr(place.cast()) }
 }
 
-/// What a peer read of a table, which may be torn until the version says otherwise.
+/// A peer's copy of a table. It may be torn unless the version proves otherwise.
 pub(crate) struct Copied<'a>(pub(crate) &'a [u64]);
 
 impl Copied<'_> {
-    /// The entries in the table itself, and the overflow tables with the rest, with the length that is in
-    /// use. `None` if these words cannot belong together.
+    /// The entries in the main table, and the overflow tables with the rest, each with the length in use. `None` if
+    /// these words are inconsistent.
     pub(crate) fn contents(&self) -> Option<(Vec<RemoteRegion>, Vec<RemoteRegion>)> {
         let count = usize::try_from(*self.0.get(COUNT)?).ok()?;
         let here = count.min(FIRST) * ENTRY_WORDS;

@@ -9,8 +9,8 @@ use crate::terms::Aim;
 
 /// Fence (section 12.5.1).
 impl Epochs {
-    /// From no access epoch but one of fence, and no exposure epoch of post. Without `precede`, the
-    /// program asserts that this rank has called no operation since the last one.
+    /// Allowed if no access epoch other than a fence epoch and no exposure epoch of post is open. Without `precede`,
+    /// the program asserts that this rank has called no operation since the last fence.
     #[inline]
     pub(crate) fn check_fence(&self, precede: bool) -> Result<()> {
         let mode = self.mode();
@@ -36,8 +36,7 @@ impl Epochs {
         });
     }
 
-    /// Without an operation since, the last fence has begun no epoch. Another thread may open one
-    /// meanwhile.
+    /// If no operation was called since, the last fence has begun no epoch. Another thread may open one meanwhile.
     #[inline]
     fn end_unused_fence(&self) {
         let (unused, idle) = (Mode::FenceUnused as u8, Mode::Idle as u8);
@@ -50,7 +49,7 @@ impl Epochs {
 
 /// Start and complete, the access epoch of a group (section 12.5.2).
 impl Epochs {
-    /// From no access epoch.
+    /// Allowed if no access epoch is open.
     pub(crate) fn check_start(&self, operation: &'static str) -> Result<()> {
         match self.mode().is_none() && self.locks() == 0 {
             true => Ok(()),
@@ -62,7 +61,7 @@ impl Epochs {
         target.set_held(Held::Started);
     }
 
-    /// The targets of the group may be entered, each behind its post or, `unchecked`, at once.
+    /// Lets the targets of the group be entered, each after its post or, if `unchecked`, at once.
     pub(crate) fn start(&self, unchecked: bool) {
         self.set_mode(match unchecked {
             true => Mode::StartedUnchecked,
@@ -70,7 +69,7 @@ impl Epochs {
         });
     }
 
-    /// From an epoch of start.
+    /// Allowed in an epoch of start.
     pub(crate) fn check_complete(&self, operation: &'static str) -> Result<()> {
         match self.mode().is_started() {
             true => Ok(()),
@@ -86,8 +85,8 @@ impl Epochs {
         self.exposed.load(Ordering::Relaxed)
     }
 
-    /// From no exposure epoch, be it one of post or one that fence or `lock_all` brings with it; and this
-    /// rank's part, `own`, is not locked by itself.
+    /// Allowed if no exposure epoch is open, neither one of post nor an implicit one of fence or `lock_all`, and if
+    /// this rank has not locked its own part, `own`.
     #[inline]
     pub(crate) fn check_post(&self, own_aim: Aim, own: &TargetEpoch) -> Result<()> {
         let mode = self.mode();
@@ -104,7 +103,7 @@ impl Epochs {
         self.exposed.store(true, Ordering::Relaxed);
     }
 
-    /// From an exposure epoch of post: for wait and test.
+    /// Allowed in an exposure epoch of post: for wait and test.
     pub(crate) fn check_wait(&self, operation: &'static str) -> Result<()> {
         match self.is_exposed() {
             true => Ok(()),
@@ -112,12 +111,12 @@ impl Epochs {
         }
     }
 
-    /// Every origin has completed.
+    /// Ends the exposure epoch: every origin has completed.
     pub(crate) fn wait(&self) {
         self.exposed.store(false, Ordering::Relaxed);
     }
 
-    /// How many origins, the first ones, are known to have completed.
+    /// The number of origins, counted from the first, that are known to have completed.
     #[inline]
     pub(crate) fn completed(&self) -> u32 {
         self.completed.load(Ordering::Relaxed)

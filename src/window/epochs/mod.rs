@@ -72,43 +72,43 @@ use crate::wait::lock;
 
 /// Which epochs of a window are open at this rank, and which targets are entered.
 ///
-/// An operation on a target that was entered in the current epoch goes ahead without another look: one
-/// comparison of [`Epochs::is_entered`] stands for all the rules.
+/// An operation on a target that was entered in the current epoch needs no further check: one comparison in
+/// [`Epochs::is_entered`] replaces all the rules.
 pub(crate) struct Epochs {
-    /// Number of the current access epoch; a target whose number equals it was entered.
+    /// Number of the current access epoch; a target with the same number was entered in it.
     serial: AtomicU64,
     mode: AtomicU8,
     /// How many targets are locked one by one.
     locks: AtomicU32,
-    /// Targets whose shared lock was taken under `lock_all`, this rank aside.
+    /// Targets whose shared lock was taken under `lock_all`, except this rank.
     entered: Mutex<Vec<u32>>,
     any_entered: AtomicBool,
     /// Whether this rank's part is exposed by `post`.
     exposed: AtomicBool,
-    /// So many of its origins, the first ones, are known to have completed.
+    /// The number of its origins, counted from the first, that are known to have completed.
     completed: AtomicU32,
 }
 
-/// Which access epoch is open, as far as the whole window is concerned.
+/// The open access epoch of the window as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, bytemuck::CheckedBitPattern)]
 #[repr(u8)]
 pub(crate) enum Mode {
-    /// None; single targets may be locked.
+    /// No epoch is open; single targets may be locked.
     Idle = 0,
-    /// A fence has opened an epoch, which becomes real with the first operation.
+    /// A fence has opened an epoch, which begins with the first operation.
     FenceUnused = 1,
     Fence = 2,
     LockAll = 3,
-    /// `lock_all` with the assertion that nobody conflicts.
+    /// `lock_all` with the assertion that no conflicting lock is held.
     LockAllUnchecked = 4,
     /// `start` has opened an epoch of some targets.
     Started = 5,
-    /// `start` with the assertion that they have all posted.
+    /// `start` with the assertion that all targets have posted.
     StartedUnchecked = 6,
 }
 
 impl Mode {
-    /// Whether all calls but fence itself take it for no epoch.
+    /// Whether all calls except fence treat it as no epoch.
     #[inline]
     fn is_none(self) -> bool {
         matches!(self, Self::Idle | Self::FenceUnused)
@@ -125,24 +125,24 @@ impl Mode {
     }
 }
 
-/// What has to happen before an operation goes to a target for the first time in an epoch.
+/// What has to happen before the first operation on a target in an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     /// Nothing: another thread has entered the target.
     Entered,
-    /// The ways to the target are found; then [`Epochs::enter`].
+    /// The route to the target has to be found; then [`Epochs::enter`].
     Open,
-    /// The target's post is waited for, too; then [`Epochs::enter`].
+    /// The target's post also has to be awaited; then [`Epochs::enter`].
     AwaitsPost,
-    /// The target's lock is taken, too; then [`Epochs::enter_locked`].
+    /// The target's lock also has to be taken; then [`Epochs::enter_locked`].
     AwaitsLock,
 }
 
 impl Epochs {
-    /// No epoch is open.
+    /// A state in which no epoch is open.
     pub(super) fn new() -> Self {
         Self {
-            // Targets begin at 0: none is entered.
+            // Targets begin with 0, so none is entered.
             serial: AtomicU64::new(1),
             mode: AtomicU8::new(Mode::Idle as u8),
             locks: AtomicU32::new(0),
@@ -169,7 +169,7 @@ impl Epochs {
         self.serial.load(Ordering::Relaxed)
     }
 
-    /// No target is entered any more: an access epoch of `start` or `lock_all` is about to begin, or has ended.
+    /// Ends the entry of all targets: an access epoch of `start` or `lock_all` is about to begin, or has ended.
     #[inline]
     pub(crate) fn next_serial(&self) {
         self.serial.store(self.serial() + 1, Ordering::Relaxed);
@@ -182,7 +182,7 @@ impl Epochs {
         self.set_mode(Mode::Idle);
     }
 
-    /// A target is not held any more: its lock was given back or not taken, or its epoch of `start` is over.
+    /// Records that a target is no longer held: its lock was released or not taken, or its epoch of `start` has ended.
     #[inline]
     pub(crate) fn let_go(&self, target: &TargetEpoch) {
         target.set_held(Held::No);
@@ -218,13 +218,13 @@ impl Epochs {
 
 /// Operations (sections 12.3 and 12.5).
 impl Epochs {
-    /// Whether the target was entered in the current epoch: then operations may go ahead.
+    /// Whether the target was entered in the current epoch, so that operations may proceed.
     #[inline]
     pub(crate) fn is_entered(&self, target: &TargetEpoch) -> bool {
         target.is_entered(self.serial())
     }
 
-    /// Whether, and how, an operation may go to a target. One in an epoch of fence makes that real.
+    /// Whether and how an operation on a target may proceed. The first one after a fence begins its epoch.
     pub(crate) fn admit(&self, aim: Aim, target: &TargetEpoch) -> Result<Admission> {
         let mode = self.mode();
         if self.is_entered(target) {
@@ -243,13 +243,13 @@ impl Epochs {
         })
     }
 
-    /// From now on, operations of this epoch go ahead on the target.
+    /// From now on, operations of this epoch may proceed on the target.
     #[inline]
     pub(crate) fn enter(&self, target: &TargetEpoch) {
         target.set_entered(self.serial());
     }
 
-    /// As [`Epochs::enter`], under `lock_all`, with the lock that was taken for it.
+    /// As [`Epochs::enter`], under `lock_all`, with the target's lock.
     pub(crate) fn enter_locked(&self, rank: u32, target: &TargetEpoch) {
         target.change_held(Held::No, Held::Shared, false);
         self.entered().push(rank);
@@ -257,8 +257,8 @@ impl Epochs {
         self.enter(target);
     }
 
-    /// Operations with a request are for passive-target epochs only (section 12.3.5). What else an
-    /// operation needs is not asked here.
+    /// Operations with a request are allowed in passive-target epochs only (section 12.3.5). Other conditions of an
+    /// operation are not checked here.
     #[inline]
     pub(crate) fn takes_requests(&self) -> bool {
         let mode = self.mode();
@@ -268,7 +268,7 @@ impl Epochs {
 
 /// Free (section 12.2.5).
 impl Epochs {
-    /// From no epoch.
+    /// Allowed if no epoch is open.
     pub(crate) fn check_free(&self, operation: &'static str) -> Result<()> {
         match self.is_closed() {
             true => Ok(()),

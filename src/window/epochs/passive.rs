@@ -10,15 +10,15 @@ use crate::terms::Aim;
 
 /// Lock and unlock of one target (section 12.5.3).
 impl Epochs {
-    /// Whether any target that is not locked may be: from no other access epoch, and where nothing
-    /// is exposed. Elsewhere [`Epochs::prepare_lock`] tells.
+    /// Whether any target that is not locked can be locked: no other access epoch is open, and
+    /// nothing is exposed. If false, [`Epochs::prepare_lock`] decides.
     #[inline]
     pub(crate) fn takes_locks(&self) -> bool {
         self.mode() == Mode::Idle && !self.is_exposed()
     }
 
-    /// From no other access epoch, and `own` parts where they are not exposed. A fence that was not
-    /// used has begun none.
+    /// Allowed if no other access epoch is open, and for this rank's `own` part if it is not
+    /// exposed. A fence without an operation has begun no epoch.
     #[cold]
     pub(crate) fn prepare_lock(&self, operation: &'static str, own: bool) -> Result<()> {
         if own && self.is_exposed() {
@@ -39,8 +39,8 @@ impl Epochs {
         }
     }
 
-    /// Keeps other threads from the lock of a target; then [`Epochs::lock`] or
-    /// [`Epochs::let_go`].
+    /// Keeps other threads from locking a target. [`Epochs::lock`] or [`Epochs::let_go`] has to
+    /// follow.
     #[inline]
     pub(crate) fn begin_lock(
         &self,
@@ -57,13 +57,13 @@ impl Epochs {
         }
     }
 
-    /// As [`Epochs::begin_lock`]; false where that is an error.
+    /// As [`Epochs::begin_lock`], but returns false instead of an error.
     #[inline]
     pub(crate) fn try_begin_lock(&self, target: &TargetEpoch, concurrent: bool) -> bool {
         target.change_held(Held::No, Held::Changing, concurrent)
     }
 
-    /// The lock is there.
+    /// Records that the lock has been acquired.
     #[inline]
     pub(crate) fn lock(&self, target: &TargetEpoch, held: Held, concurrent: bool) {
         target.set_held(held);
@@ -81,8 +81,8 @@ impl Epochs {
         held.is_held().then_some(held)
     }
 
-    /// Ends the epoch before the lock is given back, and keeps other threads from that; then
-    /// [`Epochs::let_go`]. False if another thread was faster.
+    /// Ends the epoch before the lock is released, and keeps other threads from releasing it.
+    /// [`Epochs::let_go`] has to follow. False if another thread was faster.
     #[inline]
     pub(crate) fn begin_unlock(&self, target: &TargetEpoch, held: Held, concurrent: bool) -> bool {
         let begun = target.change_held(held, Held::Changing, concurrent);
@@ -96,20 +96,20 @@ impl Epochs {
 
 /// Lock_all and unlock_all (section 12.5.3).
 impl Epochs {
-    /// From no access epoch, and no exposure epoch of post.
+    /// Whether no access epoch and no exposure epoch of post is open.
     #[inline]
     pub(crate) fn may_lock_all(&self) -> bool {
         self.is_closed()
     }
 
-    /// This rank's own lock is there.
+    /// Records that this rank's own lock has been acquired.
     #[inline]
     pub(crate) fn lock_own(&self, own: &TargetEpoch) {
         own.change_held(Held::No, Held::Shared, false);
         self.enter(own);
     }
 
-    /// All targets may be entered, each with its lock or, `unchecked`, without.
+    /// Lets all targets be entered, each with its lock or, if `unchecked`, without.
     #[inline]
     pub(crate) fn lock_all(&self, unchecked: bool) {
         self.set_mode(match unchecked {
@@ -118,19 +118,19 @@ impl Epochs {
         });
     }
 
-    /// Whether other targets than this rank were entered with a lock.
+    /// Whether targets other than this rank were entered with a lock.
     #[inline]
     pub(crate) fn any_entered(&self) -> bool {
         self.any_entered.load(Ordering::Relaxed)
     }
 
-    /// These targets, to be released; forgets them.
+    /// Returns and forgets these targets, which are to be released.
     pub(crate) fn take_entered(&self) -> Vec<u32> {
         self.any_entered.store(false, Ordering::Relaxed);
         mem::take(&mut *self.entered())
     }
 
-    /// A lock that was taken under `lock_all` is about to be given back.
+    /// Records that a lock that was taken under `lock_all` is about to be released.
     #[inline]
     pub(crate) fn release(&self, target: &TargetEpoch) {
         target.change_held(Held::Shared, Held::No, false);
@@ -145,7 +145,8 @@ impl Epochs {
         target.held().is_held() || self.mode().is_lock_all()
     }
 
-    /// From a passive-target epoch of any target: for the calls that flush all, and sync.
+    /// Allowed in a passive-target epoch of any target: for the calls that flush all targets, and
+    /// for sync.
     pub(crate) fn check_flush_all(&self, operation: &'static str) -> Result<()> {
         match self.mode().is_lock_all() || self.locks() > 0 {
             true => Ok(()),

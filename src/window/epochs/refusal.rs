@@ -5,7 +5,7 @@ use crate::error::{EpochState, Error, Misuse};
 use crate::terms::Aim;
 
 impl Epochs {
-    /// What is open now.
+    /// The state of the window, for an error.
     fn state(&self) -> EpochState {
         match self.mode() {
             Mode::Fence | Mode::FenceUnused => EpochState::Fence,
@@ -17,7 +17,7 @@ impl Epochs {
         }
     }
 
-    /// What is open now, for whoever cares about one target.
+    /// The same, for a call that concerns one target.
     fn state_at(&self, rank: u32, target: Option<&TargetEpoch>) -> EpochState {
         let is_started = || target.is_some_and(|target| target.held() == Held::Started);
         match self.state() {
@@ -39,7 +39,7 @@ impl Epochs {
         refusal(aim.operation, needs, self.state_at(aim.rank, Some(target)))
     }
 
-    /// `target` is `None` where `rank` is not one of the window.
+    /// `target` is `None` if `rank` is not in the window.
     #[cold]
     pub(crate) fn refuse_request(&self, aim: Aim, target: Option<&TargetEpoch>) -> Error {
         let needs = "an operation with a request needs a lock of its target or lock_all";

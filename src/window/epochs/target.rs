@@ -13,7 +13,7 @@ pub(crate) enum Held {
     No = 0,
     Shared = 1,
     Exclusive = 2,
-    /// With the assertion that nobody conflicts: no lock word was touched.
+    /// Asserted to be without conflicts: no lock word was changed.
     Unchecked = 3,
     /// A thread is about to take or release the lock.
     Changing = 4,
@@ -22,7 +22,7 @@ pub(crate) enum Held {
 }
 
 impl Held {
-    /// By a lock of this kind.
+    /// The state for a lock of this kind.
     #[inline]
     pub(crate) fn by(kind: LockKind) -> Self {
         match kind {
@@ -50,7 +50,7 @@ impl Held {
     }
 }
 
-/// The state of one target, which the transitions of [`Epochs`](super::Epochs) change. All zero is
+/// The state of one target; the transitions of [`Epochs`](super::Epochs) change it. All zero means
 /// "neither entered nor held".
 #[derive(Zeroable)]
 #[repr(C)]
@@ -76,7 +76,7 @@ impl TargetEpoch {
         self.serial.store(0, Ordering::Relaxed);
     }
 
-    /// As [`TargetEpoch::set_left`], and pages that the parent has not touched stay so.
+    /// As [`TargetEpoch::set_left`], but does not write to pages that the parent has not touched.
     pub(crate) fn leave_in_child(&self) {
         if self.serial.load(Ordering::Relaxed) != 0 {
             self.set_left();
@@ -88,8 +88,8 @@ impl TargetEpoch {
         Held::from_code(self.held.load(Ordering::Relaxed))
     }
 
-    /// Changes how the target is held, if it is held as `from` says. `concurrent`: other threads
-    /// may try the same.
+    /// Changes how the target is held from `from` to `to`; fails if it is not held as `from`.
+    /// `concurrent`: other threads may try the same.
     #[inline]
     pub(super) fn change_held(&self, from: Held, to: Held, concurrent: bool) -> bool {
         if concurrent {
@@ -105,7 +105,7 @@ impl TargetEpoch {
         as_expected
     }
 
-    /// For whoever has made it [`Held::Changing`], or is alone by the rules of the call.
+    /// For a thread that has set [`Held::Changing`], or is alone by the rules of the call.
     #[inline]
     pub(super) fn set_held(&self, held: Held) {
         self.held.store(held as u8, Ordering::Release);
