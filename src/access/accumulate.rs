@@ -16,16 +16,16 @@ use crate::terms::Aim;
 use crate::window::Window;
 
 impl Window {
-    /// One-sided. Combines `count` elements of type `ty` at `origin` into those at displacement
-    /// `disp` (in the target's units) of `target`'s memory: `target = target op origin`, atomically
-    /// for each element, in the order in which this rank calls (MPI-4.1, section 12.3.4).
+    /// One-sided. Combines `count` elements of type `ty` at `origin` into those at displacement `disp` (in the target's
+    /// units) of `target`'s memory: `target = target op origin`. This is atomic for each element, and in the order of
+    /// this rank's calls (MPI-4.1, section 12.3.4).
     ///
-    /// Where elements of less than eight bytes are only replaced, or fetched by [`Op::NoOp`], each naturally aligned word of
-    /// eight, four or two bytes that lies inside what such calls name at the target is written, read and exchanged as a whole.
+    /// Elements of less than eight bytes may be replaced, or fetched by [`Op::NoOp`], in larger words: each naturally
+    /// aligned word of eight, four or two bytes inside the target's elements of such calls is written, read and
+    /// exchanged as a whole.
     ///
     /// # Errors
-    /// As for [`Window::put`]; an operation that is not defined for the type, or [`Op::NoOp`], which
-    /// is one for calls that fetch.
+    /// As for [`Window::put`]; an operation that is not defined for the type, or [`Op::NoOp`], which only fetches.
     ///
     /// # Safety
     /// `origin` is readable for `count` elements (of any alignment), and does not change, until the
@@ -76,10 +76,10 @@ impl Window {
         })
     }
 
-    /// One-sided. As [`Window::accumulate`], from the elements of one layout at `origin` to those of
-    /// another at displacement `disp` of `target`'s memory. Both hold elements of one predefined
-    /// type only; the target's may be more, of which the last then stay as they are (MPI-4.1, section
-    /// 12.3.4). Words of several elements are whole in each run of the target's layout.
+    /// One-sided. As [`Window::accumulate`], from the elements of one layout at `origin` to those of another at
+    /// displacement `disp` of `target`'s memory. Both consist of one predefined type. The target's layout may have more
+    /// elements, which then stay unchanged (MPI-4.1, section 12.3.4). Words of several elements are whole in each run
+    /// of the target's layout.
     ///
     /// # Errors
     /// As for [`Window::put_layout`]; elements of several types (class Type); an operation that is
@@ -154,8 +154,8 @@ impl Window {
     }
 }
 
-/// One-sided. [`Window::accumulate`] of one element by [`Op::Sum`], where that is one instruction, or a few under a lock that is
-/// free; false, with nothing done, where more has to be done, or something is wrong.
+/// One-sided. [`Window::accumulate`] of one element by [`Op::Sum`], if that takes one instruction, or a few under a
+/// free lock. Returns false without effect if more is needed, or there is an error.
 ///
 /// # Safety
 /// As for [`Window::accumulate`], and `origin` is not null.

@@ -18,12 +18,12 @@ use crate::memory::remote::behind_stores;
 use crate::terms::Aim;
 use crate::window::{OnTarget, Window};
 
-/// So many blocks of few words are updated before a block of many words may come.
+/// The number of blocks of few words that are updated before a check for a block of many words.
 const AT_A_TIME: usize = 256;
 
 impl Window {
-    /// Carries out work at a displacement of a target, by the path that its elements take. With the
-    /// ticket, the buffers are released (all of them) and complete.
+    /// Carries out work at a displacement of a target, by the path for its elements. When the ticket is reached, all
+    /// buffers are released and complete.
     ///
     /// # Safety
     /// The buffers of `work` that are not null are valid for its elements, and nobody else touches
@@ -139,7 +139,7 @@ impl Window {
             // SAFETY: the caller's promise.
             ticket = unsafe { on.accumulate_pieces(&spot, &parts)? };
         }
-        // The result is of all elements of the target, also of those that no operand changes.
+        // The result has all elements of the target, including those that no operand changes.
         if combined < all {
             // SAFETY: the caller's promise.
             let fetched = unsafe { on.accumulate_pieces(&spot, &fetched) };
@@ -150,17 +150,17 @@ impl Window {
 }
 
 impl OnTarget<'_> {
-    /// Waits for what is under way before an error is returned, after which the caller's buffers may go.
+    /// Waits for operations in flight before an error is returned: afterwards the caller may free its buffers.
     #[cold]
     pub(super) fn await_end(self, ticket: Ticket) {
         if let Some(route) = self.target.route() {
             let patience = self.window.context().patience();
-            // The error that led here is the one to tell.
+            // The caller returns its own error, the earlier one.
             let _ = patience.complete(&*route.endpoint, ticket);
         }
     }
 
-    /// Carries out work whose layouts were checked, of which the target's was found at `spot`.
+    /// Carries out work whose layouts were checked; `spot` is that of the target's.
     ///
     /// # Safety
     /// The buffers are valid for the layouts until the operation is complete.
@@ -268,7 +268,7 @@ impl OnTarget<'_> {
     }
 }
 
-/// Checks a buffer of this rank and what lies in it, if anything does; returns how many bytes of data.
+/// Checks a buffer of this rank and its layout, if it has data; returns the number of bytes of data.
 fn check_side(
     operation: &'static str,
     buffer: *const u8,

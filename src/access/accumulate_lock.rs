@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::error::Result;
 use crate::memory::word::{LockWord, SharedWord};
 
-/// The word while `rank` holds the lock and nobody is next.
+/// The word while `rank` holds the lock and no rank is next.
 #[inline]
 pub(super) const fn held_by(rank: u32) -> u64 {
     rank as u64 + 1
@@ -27,38 +27,39 @@ pub(super) const fn held_by(rank: u32) -> u64 {
 const NEXT_SHIFT: u32 = 24;
 const RANK_MASK: u64 = (1 << NEXT_SHIFT) - 1;
 
-/// What the word holds besides while it is reserved for the first in its queue.
+/// A bit of the word while it is reserved for the first in its queue.
 pub(super) const RESERVED: u64 = 1 << 63;
 
-/// What the word holds besides while `rank` is next.
+/// A part of the word while `rank` is next.
 const fn entry(rank: u32) -> u64 {
     held_by(rank) << NEXT_SHIFT
 }
 
-/// Whom a word waits for: the rank that holds the lock, or else the one that is next.
+/// The rank that a waiting rank depends on: the holder of the lock, or else the next one.
 pub(super) fn awaited(word: u64) -> Option<u32> {
     let (holder, next) = (word & RANK_MASK, word >> NEXT_SHIFT & RANK_MASK);
     let named = if holder == 0 { next } else { holder };
     named.checked_sub(1).map(|rank| rank as u32)
 }
 
-/// What came of one more try to take the lock.
+/// The result of one more attempt to take the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AccumulateAttempt {
     Taken,
-    /// Not yet, but nobody else will have it before this rank, once who holds it has released it.
+    /// Not yet, but this rank will get it as soon as its holder has released it.
     Next,
     Busy,
 }
 
-/// Tries to take a free lock that nobody waits for.
+/// Tries to take a lock that is free and that no rank waits for.
 #[inline(always)]
 pub(super) fn try_take(word: &impl LockWord, rank: u32) -> Result<bool> {
     Ok(word.compare_swap(0, held_by(rank))? == 0)
 }
 
-/// One more try of a rank that waits for a mapped word: looks first, so that those who wait do not write. `long`: it enters
-/// itself as the next, if nobody is. `is_next`: it was, at the last try; an entry of the rank is else one of its other threads.
+/// One more attempt of a rank that waits for a mapped word. Reads first, so that waiting ranks do not write. `long`:
+/// the rank enters itself as the next, if no rank is. `is_next`: the rank was the next at the last attempt; if not, an
+/// entry of this rank is by another of its threads.
 pub(super) fn retry(
     word: &impl LockWord,
     rank: u32,
@@ -96,16 +97,16 @@ pub(super) fn release(word: &impl StoredWord, rank: u32) {
     }
 }
 
-/// What to add to the word to release it.
+/// The value that releases the word when it is added.
 pub(super) const fn release_by(rank: u32) -> u64 {
     held_by(rank).wrapping_neg()
 }
 
 /// A mapped word.
 pub(super) trait StoredWord: SharedWord {
-    /// Loads, and orders nothing.
+    /// Loads without ordering.
     fn glance(&self) -> u64;
-    /// Stores 0, behind all that this thread stored before.
+    /// Stores 0, after all earlier stores of this thread.
     fn clear(&self);
 }
 

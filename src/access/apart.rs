@@ -11,8 +11,7 @@ use crate::memory::displacement::{Address, Displacement};
 use crate::terms::Aim;
 use crate::window::{OnTarget, RegionCache};
 
-/// How many of `len` bytes from `address` on are whole elements in one region; `None` if the first one is
-/// not in any.
+/// How many of `len` bytes from `address` on are whole elements in one region; `None` if no region holds the first one.
 fn in_one_region(ty: BasicType, regions: &RegionCache, address: Address, len: u64) -> Option<u64> {
     let room = regions.end_of(address)?.in_memory_at(address.0).0;
     let (extent, true_extent) = (ty.extent() as u64, ty.true_extent() as u64);
@@ -20,7 +19,7 @@ fn in_one_region(ty: BasicType, regions: &RegionCache, address: Address, len: u6
     Some(len.min((more + 1) * extent))
 }
 
-/// Passes on the parts of `len` bytes of elements from `address` on, as offset and length, each in one region.
+/// Calls back with the parts of `len` bytes of elements from `address` on, as offset and length; each is in one region.
 fn parts(
     ty: BasicType,
     regions: &RegionCache,
@@ -39,8 +38,8 @@ fn parts(
 }
 
 impl OnTarget<'_> {
-    /// Checks an access that no single region holds. Returns the error, unless several regions hold all
-    /// elements of `far`, placed at address `disp`.
+    /// Checks an access that no single region holds. Returns the error, unless several regions hold all elements of
+    /// `far`, placed at address `disp`.
     #[cold]
     pub(super) fn check_apart(
         self,
@@ -68,8 +67,7 @@ impl OnTarget<'_> {
         }
     }
 
-    /// Moves bytes between pieces, of which the target's, placed at address `disp`, is in several
-    /// regions.
+    /// Moves bytes between pieces. The target's, placed at address `disp`, is in several regions.
     ///
     /// # Safety
     /// As for [`Window::put_layout`] or [`Window::get_layout`]; a put only reads `origin`.
@@ -99,7 +97,7 @@ impl OnTarget<'_> {
         Ok(last)
     }
 
-    /// Combines elements, of which the target's, placed at address `disp`, are in several regions.
+    /// Combines elements. The target's, placed at address `disp`, are in several regions.
     ///
     /// # Safety
     /// The buffers of `parts` are valid until the operation is complete.
@@ -123,13 +121,13 @@ impl OnTarget<'_> {
         Ok(last)
     }
 
-    /// The address of a block of a layout that is placed at `disp`: one that was found attached.
+    /// The address of a block of a layout that is placed at `disp`; it was found attached.
     fn block_at(self, disp: Displacement, at: i64) -> Address {
         Address(disp.0.wrapping_add_signed(at))
     }
 
-    /// Does something with each part of bytes that were found attached: how far it is from their start,
-    /// where that is, and how long.
+    /// Calls `act` with each part of bytes that were found attached: its offset from their start, its address and its
+    /// length.
     fn each_part(
         self,
         (address, len): (Address, u64),
@@ -143,7 +141,7 @@ impl OnTarget<'_> {
         };
         let regions = self.route()?.attached.as_ref();
         for part in parts(ty, regions.ok_or_else(gone)?, address, len) {
-            // The target may detach it now.
+            // The target may detach the memory meanwhile.
             let (at, len) = part.ok_or_else(gone)?;
             act(at, Displacement(address.0 + at), len)?;
         }

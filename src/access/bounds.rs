@@ -15,19 +15,18 @@ use crate::window::{KeptMapped, OnTarget, RegionCache};
 pub(crate) struct Place<'w> {
     pub(crate) route: &'w Route,
     pub(crate) at: RemoteAddress,
-    /// Where it is mapped while this is kept, or null: then it has to be reached through the
-    /// device. Memory that is attached is found only here; other mapped memory was before, but in
-    /// windows that count.
+    /// The address at which it is mapped while this exists; or null: then the device has to be used. Attached memory is
+    /// found only here. Other mapped memory was found earlier, except in windows that count.
     pub(crate) there: *mut u8,
-    /// Which elements single atomics update there.
+    /// The elements that single atomics update there.
     pub(crate) widths: AtomicWidths,
-    /// Keeps a region that is attached mapped.
+    /// Keeps an attached region mapped.
     pub(super) kept: Option<KeptMapped<'w>>,
 }
 
 impl<'w> OnTarget<'w> {
-    /// Checks the bytes `span` round a displacement of the entered target against its own size and
-    /// unit. The place is the displacement's, wherever that lies.
+    /// Checks the bytes `span` around a displacement of the entered target against the target's size and unit. The
+    /// place is that of the displacement, even if `span` does not include it.
     #[inline(never)]
     pub(crate) fn place(self, disp: Displacement, span: Span) -> Result<Place<'w>> {
         let route = self.route()?;
@@ -80,7 +79,7 @@ impl<'w> OnTarget<'w> {
         Error::new(operation, misuse)
     }
 
-    /// In a dynamic window, whose displacements are addresses.
+    /// The same in a dynamic window, where displacements are addresses.
     fn place_attached(
         self,
         route: &'w Route,
@@ -88,7 +87,7 @@ impl<'w> OnTarget<'w> {
         disp: Displacement,
         span: Span,
     ) -> Result<Place<'w>> {
-        // No region is at the addresses that do not exist.
+        // No region is at an address that does not exist.
         let start = disp.as_address().moved(span.lo);
         let start = start.unwrap_or(Address(u64::MAX));
         let found = self.find_attached(cache, start, span.bytes())?;
@@ -106,7 +105,7 @@ impl<'w> OnTarget<'w> {
     }
 }
 
-/// Where an offset of the target's memory is mapped, if all of `span` round it is; else null.
+/// The address of an offset of the target's memory, if all of `span` around it is mapped; else null.
 fn mapped_at(route: &Route, offset: Offset, span: Span) -> *mut u8 {
     let start = offset.moved(span.lo);
     let first = start.map_or(ptr::null_mut(), |start| {
@@ -118,7 +117,7 @@ fn mapped_at(route: &Route, offset: Offset, span: Span) -> *mut u8 {
     }
 }
 
-/// `count` elements of `element` bytes, in bytes.
+/// The size of `count` elements of `element` bytes each.
 #[inline]
 pub(crate) fn byte_len(operation: &'static str, count: usize, element: usize) -> Result<usize> {
     match count.checked_mul(element) {
@@ -133,11 +132,11 @@ pub(crate) fn byte_len(operation: &'static str, count: usize, element: usize) ->
     }
 }
 
-/// Addresses below this are no memory. A layout that is placed at null may lie above, where its type
+/// Addresses below this are not memory. A layout that is placed at null may have data at higher addresses, if its type
 /// has absolute displacements (`MPI_BOTTOM`).
 const FIRST_ADDRESS: usize = 4096;
 
-/// Checks that `size` bytes of data in `span` round `buffer` are not at the null pointer.
+/// Checks that the data of `size` bytes in `span` around `buffer` is not at the null pointer.
 #[inline]
 pub(super) fn check_buffer(
     operation: &'static str,

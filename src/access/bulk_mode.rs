@@ -19,13 +19,13 @@ use crate::memory::word::SharedWord;
 #[cfg(not(all(test, loom)))]
 use rdma_sys_shim::light_fence;
 
-/// In a model, the fence stands where the other side would make it.
+/// In a model, this side makes the full fence that the other side would force.
 #[cfg(all(test, loom))]
 fn light_fence() {
     loom::sync::atomic::fence(loom::sync::atomic::Ordering::SeqCst);
 }
 
-/// A thread is at single atomics while this lives.
+/// While this lives, a thread carries out single atomics.
 pub(super) struct InFlight<'m, W: SharedWord>(&'m W);
 
 impl<W: SharedWord> Drop for InFlight<'_, W> {
@@ -45,7 +45,7 @@ pub(super) fn begin_single<'m, W: SharedWord>(
     is_off(bulk_mode).then_some(in_flight)
 }
 
-/// For single atomics of the thread that owns `flag`, on those targets of which [`is_off`] is true afterwards.
+/// For single atomics of the thread that owns `flag`, on targets for which [`is_off`] then returns true.
 #[inline(always)]
 pub(super) fn begin<W: SharedWord>(flag: &W) -> InFlight<'_, W> {
     flag.publish(1);
@@ -54,14 +54,14 @@ pub(super) fn begin<W: SharedWord>(flag: &W) -> InFlight<'_, W> {
     in_flight
 }
 
-/// Whether bulk mode is off, so that single atomics go ahead while their in-flight flag is set.
+/// Whether bulk mode is off, so that single atomics may proceed while their in-flight flag is set.
 #[inline(always)]
 pub(super) fn is_off(bulk_mode: &impl SharedWord) -> bool {
     bulk_mode.observe() == 0
 }
 
-/// Under the lock: turns bulk mode on, until `singles` single atomics have found it on. True if it was off: then the caller
-/// makes a fence and waits for the in-flight flags.
+/// With the lock held: turns bulk mode on, until `singles` single atomics have found it on. If it was off, returns
+/// true: then the caller makes a fence and waits for the in-flight flags.
 pub(super) fn enter_bulk_mode(bulk_mode: &impl SharedWord, singles: u64) -> bool {
     let left = bulk_mode.look();
     if left != singles {
@@ -70,7 +70,7 @@ pub(super) fn enter_bulk_mode(bulk_mode: &impl SharedWord, singles: u64) -> bool
     left == 0
 }
 
-/// Under the lock: a single atomic found bulk mode on.
+/// With the lock held: counts a single atomic that found bulk mode on.
 pub(super) fn found_bulk_mode(bulk_mode: &impl SharedWord) {
     let left = bulk_mode.look();
     bulk_mode.publish(left.saturating_sub(1));

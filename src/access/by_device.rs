@@ -19,15 +19,15 @@ use crate::error::{Error, Result};
 use crate::wait::Patience;
 use crate::window::OnTarget;
 
-/// How many words are posted at a time where their old values are waited for.
+/// The number of words that are posted together if their old values are waited for.
 const CHAIN: usize = 64;
 
-/// How many words, or runs of them, are posted at a time where nothing is fetched.
+/// The number of words, or runs of them, that are posted together if nothing is fetched.
 const TOGETHER: usize = 1024;
 
 impl OnTarget<'_> {
-    /// Elements that single atomics update first, then the others under the accumulate lock: no
-    /// order is kept between elements of one operation.
+    /// First updates the elements for single atomics, then the others under the accumulate lock. The elements of one
+    /// operation are not ordered.
     ///
     /// # Safety
     /// The buffers of `parts` are valid until the operation is complete.
@@ -87,11 +87,11 @@ impl OnTarget<'_> {
     }
 }
 
-/// Elements of a target's memory that the device reaches, and the work on them.
+/// Elements of a target's memory that the device accesses, and the work on them.
 pub(super) struct Far<'w> {
     pub(super) endpoint: &'w dyn Endpoint,
     pub(super) patience: Patience,
-    /// Where the target's layout is placed.
+    /// The address at which the target's layout is placed.
     pub(super) at: RemoteAddress,
     pub(super) parts: &'w LayoutWork<'w>,
 }
@@ -108,7 +108,7 @@ impl Far<'_> {
         self.at.moved(block.target)
     }
 
-    /// Carries out the work on blocks of elements of this width. With the ticket, the result is there.
+    /// Carries out the work on blocks of elements of this width. When the ticket is complete, so is the result.
     ///
     /// # Safety
     /// As for [`OnTarget::accumulate_by_device`].
@@ -194,8 +194,8 @@ impl Far<'_> {
         Ok(last)
     }
 
-    /// Operations whose old values matter. Where eight bytes fit into the result, the device stores them there, and a later
-    /// synchronisation waits for that; the other words are complete on return, a chain of them at a time.
+    /// Operations whose old values are needed. If the result has space for eight bytes, the device stores them there,
+    /// and a later synchronisation waits for that. The other words are complete on return; they are posted in chains.
     ///
     /// # Safety
     /// As for [`OnTarget::accumulate_by_device`].
@@ -229,12 +229,12 @@ impl Far<'_> {
         }
     }
 
-    /// Whether the operation is a compare-and-swap, or what an addition does.
+    /// Whether the operation is a compare-and-swap, or an addition can do it.
     fn is_one_atomic(&self) -> bool {
         self.parts.compare.is_some() || matches!(self.parts.op, Op::Sum | Op::NoOp)
     }
 
-    /// Carries out the work on the words of a chain and empties it, if it has so many. Complete on return.
+    /// If the chain has at least `least` words, carries out the work on them and empties it. Complete on return.
     ///
     /// # Safety
     /// As for [`OnTarget::accumulate_by_device`]; at most [`CHAIN`] words.
@@ -259,7 +259,7 @@ impl Far<'_> {
         Ok(Ticket::DONE)
     }
 
-    /// One atomic of the device for each word; returns what these held before.
+    /// One atomic of the device for each word; returns the previous values.
     ///
     /// # Safety
     /// As for [`OnTarget::accumulate_by_device`]; at most [`CHAIN`] words.
@@ -272,7 +272,7 @@ impl Far<'_> {
         Ok(found)
     }
 
-    /// Posts the atomic of one word: an addition, or the compare-and-swap that was asked for.
+    /// Posts the atomic of one word: an addition, or the requested compare-and-swap.
     ///
     /// # Safety
     /// As for [`OnTarget::accumulate_by_device`]; `old` is writable, and nobody else touches it,
@@ -294,8 +294,8 @@ impl Far<'_> {
         }
     }
 
-    /// Every other operation: swaps against what was last seen, all words of a chain at once; returns what these held
-    /// before.
+    /// Every other operation: compare-and-swap with the last value seen, for all words of a chain at once. Returns the
+    /// previous values.
     ///
     /// # Safety
     /// As for [`OnTarget::accumulate_by_device`]; at most [`CHAIN`] words.
@@ -329,8 +329,8 @@ impl Far<'_> {
         Ok(expected)
     }
 
-    /// What the words of a chain may hold: read, which is no atomic, and so to be tried only. Words
-    /// that are not read together are as well tried at once, by atomics that tell what they hold.
+    /// Probable values of the words of a chain. They are read without atomics, so they are only guesses. If the words
+    /// cannot be read together, the atomics are tried at once instead, since they return the values.
     fn guess(&self, chain: &[DeviceWord]) -> Result<[u64; CHAIN]> {
         let mut held = [0; CHAIN];
         let is_run = |pair: &[DeviceWord]| pair[0].block.is_before(&pair[1].block);
@@ -366,7 +366,7 @@ impl Far<'_> {
         Ok(last)
     }
 
-    /// Posting failed: what was posted before still uses its buffers, until it has ended.
+    /// After posting failed: waits until earlier operations no longer use their buffers.
     #[cold]
     fn after<T>(&self, last: Ticket, error: Error) -> Result<T> {
         let _ = self.patience.complete(self.endpoint, last);

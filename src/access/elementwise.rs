@@ -17,7 +17,7 @@ use crate::datatype::{BasicType, Op, combine_word};
 use crate::memory::displacement::Displacement;
 use crate::window::Window;
 
-/// A mapped element that single atomics apply to while this lives.
+/// A mapped element; single atomics may update it while this lives.
 pub(super) struct MappedWord<'w> {
     pub(super) at: *mut u8,
     pub(super) width: Width,
@@ -25,8 +25,8 @@ pub(super) struct MappedWord<'w> {
 }
 
 impl Window {
-    /// The integer at displacement `disp` of a target, if the target was entered and the element is
-    /// mapped, of four or eight bytes, and updated by single atomics: the fast path.
+    /// The integer at displacement `disp` of a target, for the fast path: if the target was entered, and the element is
+    /// mapped, has four or eight bytes, and is updated by single atomics.
     #[inline(always)]
     pub(super) fn mapped_integer(
         &self,
@@ -49,8 +49,8 @@ impl Window {
     }
 }
 
-/// Evaluates an expression on the word of `$width` at `$at`, called `$word`, whose type of integer
-/// is called `$int`; the result is zero-extended.
+/// Evaluates an expression on the word of `$width` at `$at`. The word is called `$word`, and its integer type `$int`.
+/// The result is zero-extended.
 macro_rules! on_word {
     ($at:expr, $width:expr, |$word:ident: $int:ident| $body:expr) => {
         on_word!($at, $width, |$word: $int| $body;
@@ -69,7 +69,7 @@ macro_rules! on_word {
     };
 }
 
-/// An operation that is one instruction and tells what the word held before.
+/// An operation that is one instruction and returns the previous value of the word.
 #[derive(Clone, Copy)]
 pub(super) enum Fetching {
     Add,
@@ -89,10 +89,10 @@ impl Fetching {
     }
 }
 
-/// `op` on the word at `at`; returns what it held before.
+/// Applies `op` to the word at `at`; returns the previous value.
 ///
 /// # Safety
-/// `at` is mapped, aligned for the width and shared as an atomic by all who access it now.
+/// `at` is mapped, aligned for the width, and all concurrent accesses to it are atomic.
 #[inline]
 pub(super) unsafe fn fetch_op(at: *mut u8, width: Width, op: Fetching, operand: u64) -> u64 {
     on_word!(at, width, |word: Int| {
@@ -105,7 +105,7 @@ pub(super) unsafe fn fetch_op(at: *mut u8, width: Width, op: Fetching, operand: 
     })
 }
 
-/// A compare-and-swap on the word at `at`; returns what it held before.
+/// A compare-and-swap on the word at `at`; returns the previous value.
 ///
 /// # Safety
 /// As for [`fetch_op`].
@@ -117,7 +117,7 @@ pub(super) unsafe fn compare_swap(at: *mut u8, width: Width, expect: u64, new: u
         .unwrap_or_else(|old| old))
 }
 
-/// Stores without fetching: a plain store is atomic to the locked instructions of others.
+/// Stores without fetching: a plain store is atomic with respect to other processors' locked instructions.
 ///
 /// # Safety
 /// As for [`fetch_op`].
@@ -129,7 +129,7 @@ unsafe fn store(at: *mut u8, width: Width, value: u64) {
     });
 }
 
-/// Any operation that is defined for the type; returns what the word held before.
+/// Any operation that is defined for the type; returns the previous value of the word.
 ///
 /// # Safety
 /// As for [`fetch_op`].
@@ -161,8 +161,8 @@ unsafe fn update(at: *mut u8, width: Width, ty: BasicType, op: Op, operand: u64)
     }
 }
 
-/// Carries out work on the elements from `there` on, which single atomics of this width update; what it only moves goes in
-/// wider words.
+/// Carries out work on the elements from `there` on, which single atomics of this width update. Data that is only moved
+/// goes in wider words.
 ///
 /// # Safety
 /// As for [`fetch_op`], for each element; the buffers of `work` are valid.
@@ -190,7 +190,7 @@ unsafe fn update_each(there: *mut u8, width: Width, work: &Work) {
         (offset, there.wrapping_add(offset), operand)
     });
     let &Work { ty, op, .. } = work;
-    // Where nothing is fetched, shorter instructions do.
+    // If nothing is fetched, shorter instructions are enough.
     match op {
         Op::Sum if work.result.is_null() => {
             // SAFETY: the caller's promise.

@@ -10,9 +10,9 @@ use crate::terms::Aim;
 use crate::window::Window;
 
 impl Window {
-    /// One-sided. Combines the element at `origin` into the one at displacement `disp` (in the
-    /// target's units) of `target`'s memory, and stores what was there before at `result`,
-    /// atomically (MPI-4.1, section 12.3.4). For [`Op::NoOp`], nothing is read at `origin`.
+    /// One-sided. Combines the element at `origin` into the one at displacement `disp` (in the target's units) of
+    /// `target`'s memory, and stores the previous value at `result`, atomically (MPI-4.1, section 12.3.4). With
+    /// [`Op::NoOp`], `origin` is not read.
     ///
     /// # Errors
     /// As for [`Window::accumulate`].
@@ -38,10 +38,9 @@ impl Window {
         unsafe { self.fetch_any(origin, result, ty, target, Displacement(disp), op) }
     }
 
-    /// One-sided. Replaces the element at displacement `disp` (in the target's units) of
-    /// `target`'s memory by the one at `origin` if it equals the one at `compare`, and stores what
-    /// was there before at `result`, atomically (MPI-4.1, section 12.3.4). Integers, logicals and
-    /// bytes.
+    /// One-sided. Replaces the element at displacement `disp` (in the target's units) of `target`'s memory by the one
+    /// at `origin` if it equals the one at `compare`. Stores the previous value at `result`. This is atomic (MPI-4.1,
+    /// section 12.3.4). For integers, logicals and bytes.
     ///
     /// # Errors
     /// As for [`Window::put`]; a type of another kind.
@@ -114,7 +113,8 @@ impl Window {
     }
 }
 
-/// One-sided. [`Window::fetch_and_op`] where that is one instruction; false, with nothing done, where more has to be done, or something is wrong.
+/// One-sided. [`Window::fetch_and_op`], if that takes one instruction. Returns false without effect if more is needed,
+/// or there is an error.
 ///
 /// # Safety
 /// As for [`Window::fetch_and_op`]; nulls are refused.
@@ -149,7 +149,8 @@ pub unsafe fn fetch_at_once(
     false
 }
 
-/// One-sided. [`Window::compare_and_swap`] where that is one instruction; false, with nothing done, where more has to be done, or something is wrong.
+/// One-sided. [`Window::compare_and_swap`], if that takes one instruction. Returns false without effect if more is
+/// needed, or there is an error.
 ///
 /// # Safety
 /// As for [`Window::compare_and_swap`]; nulls are refused.

@@ -10,10 +10,10 @@ use crate::terms::Aim;
 use crate::window::Window;
 
 impl Window {
-    /// One-sided. Combines `count` elements of type `ty` at `origin` into those at displacement
-    /// `disp` (in the target's units) of `target`'s memory, and stores what was there before at
-    /// `result`, atomically for each element, in the order in which this rank calls (MPI-4.1,
-    /// section 12.3.4). For [`Op::NoOp`], `origin` may be null. For words of several elements, see [`Window::accumulate`].
+    /// One-sided. Combines `count` elements of type `ty` at `origin` into those at displacement `disp` (in the target's
+    /// units) of `target`'s memory, and stores the previous values at `result`. This is atomic for each element, and in
+    /// the order of this rank's calls (MPI-4.1, section 12.3.4). With [`Op::NoOp`], `origin` may be null. For words of
+    /// several elements, see [`Window::accumulate`].
     ///
     /// # Errors
     /// As for [`Window::accumulate`].
@@ -67,11 +67,10 @@ impl Window {
         })
     }
 
-    /// One-sided. As [`Window::get_accumulate`], with a layout for each of `origin`, `result` and
-    /// the target, all of one predefined type. All of the target's elements are fetched, for which the
-    /// result needs room; the first ones are combined with those at `origin`, as many as there are,
-    /// and the others stay as they are. For [`Op::NoOp`], `origin` and its layout do not matter
-    /// (MPI-4.1, section 12.3.4).
+    /// One-sided. As [`Window::get_accumulate`], with a layout for each of `origin`, `result` and the target, all of
+    /// one predefined type. All of the target's elements are fetched, and have to fit into the result. The first ones
+    /// are combined with those at `origin`, as many as there are; the others stay unchanged. With [`Op::NoOp`],
+    /// `origin` and its layout are ignored (MPI-4.1, section 12.3.4).
     ///
     /// # Errors
     /// As for [`Window::accumulate_layout`].

@@ -26,34 +26,36 @@ use crate::terms::Aim;
 use crate::window::target::Target;
 use crate::window::{OnTarget, Window};
 
-/// So many elements are updated before work on many elements, or another rank that waits for the lock, may come.
+/// The number of elements that are updated before a check for work on many elements, or for another rank that waits for
+/// the lock.
 const AT_A_TIME: usize = 256;
 
-/// Of so many elements the lines are under way while they are updated.
+/// The number of elements ahead for which cache lines are prefetched during updates.
 const AHEAD: usize = 24;
 
-/// So many elements are divided by target at a time.
+/// The number of elements that are divided by target at a time.
 const DIVIDED: usize = 16 << 10;
 
 /// Rank and displacement of each element.
 type Places<'a> = &'a [(u32, usize)];
 
-/// Of a target: below which displacements an element is mapped, and whether it is accessed by a loop there.
+/// For one target: the displacements below which an element is mapped, and whether a loop accesses it there.
 struct MappedPart {
     limit: u64,
     in_loop: bool,
 }
 
 impl Window {
-    /// One-sided. Copies elements of `len` bytes, one after the other from `origin` on, to `places`: rank and displacement
-    /// (in that rank's units) of each. As a [`Window::put`] of each, but all places are checked before
-    /// anything is transferred. A place that comes twice ends with either element. Complete at the next synchronisation of each target: fence, flush or unlock.
+    /// One-sided. Copies elements of `len` bytes, contiguous from `origin` on, to `places`, each a rank and a
+    /// displacement (in that rank's units). As a [`Window::put`] of each, but all places are checked before anything is
+    /// transferred. If a place occurs twice, it gets one of its elements. Complete at the next synchronisation of each
+    /// target: fence, flush or unlock.
     ///
-    /// Mapped memory is stored to in a loop, which takes a few nanoseconds an element. Over a network, the elements for one
-    /// target go together.
+    /// Mapped memory is stored to in a loop, which takes a few nanoseconds for each element. Over a network, the
+    /// elements for one target go together.
     ///
     /// # Errors
-    /// As for [`Window::put`], with the number of the place in the list; nothing was transferred.
+    /// As for [`Window::put`], with the index of the place in the list; nothing was transferred.
     ///
     /// # Safety
     /// As for [`Window::put`], for `places.len() * len` bytes at `origin`.
@@ -68,7 +70,7 @@ impl Window {
         unsafe { self.move_list("put_indexed", Direction::Write, from, len, places) }
     }
 
-    /// One-sided. Copies elements of `len` bytes at `places` to `origin`, one after the other: as a [`Window::get`] of each.
+    /// One-sided. Copies elements of `len` bytes at `places` to `origin`, contiguously: as a [`Window::get`] of each.
     /// See [`Window::put_indexed`].
     ///
     /// # Errors
@@ -86,9 +88,9 @@ impl Window {
         unsafe { self.move_list("get_indexed", Direction::Read, origin, len, places) }
     }
 
-    /// One-sided. Combines elements of type `ty`, one after the other from `origin` on, into those at `places`: as a
-    /// [`Window::accumulate`] of each, in their order. A place may come several times; elements
-    /// that overlap without being the same may lose updates, as in MPI. See [`Window::put_indexed`].
+    /// One-sided. Combines elements of type `ty`, contiguous from `origin` on, into those at `places`: as a
+    /// [`Window::accumulate`] of each, in their order. A place may occur several times. Elements that overlap without
+    /// being identical may lose updates, as in MPI. See [`Window::put_indexed`].
     ///
     /// # Errors
     /// As for [`Window::put_indexed`]; an operation that is not defined for the type, or [`Op::NoOp`].
@@ -111,8 +113,8 @@ impl Window {
         unsafe { self.accumulate_list(OPERATION, &work, places) }
     }
 
-    /// One-sided. As [`Window::accumulate_indexed`], and stores what was at each place before at `result`, one after the
-    /// other: as a [`Window::fetch_and_op`] of each. With [`Op::NoOp`], all are read atomically, and `origin` may be null.
+    /// One-sided. As [`Window::accumulate_indexed`], and stores the previous values contiguously at `result`: as a
+    /// [`Window::fetch_and_op`] of each. With [`Op::NoOp`], all are read atomically, and `origin` may be null.
     ///
     /// # Errors
     /// As for [`Window::accumulate_indexed`].
@@ -157,8 +159,8 @@ impl Window {
                 on.move_elements(direction, origin, len, list, places)
             });
         }
-        // SAFETY: `origin` is the caller's promise; all places were found inside mappings, which stay, as do their bases and
-        // units, until the window is freed.
+        // SAFETY: `origin` is the caller's promise. All places were found inside mappings, which stay until the window
+        // is freed, as do their bases and units.
         unsafe {
             match len {
                 8 => self.copy_mapped(direction, origin, 8, places),
@@ -188,7 +190,7 @@ impl Window {
         }
     }
 
-    /// Where the elements of a list are mapped, of which all were found to be: but for those that are nowhere.
+    /// The addresses of a list's elements, all of which were found mapped, except those of `PROC_NULL`.
     #[inline(always)]
     fn mapped<'w>(
         &'w self,
@@ -202,7 +204,8 @@ impl Window {
         each.filter_map(move |(index, place)| Some((index, found(place)?)))
     }
 
-    /// Checks each place for an element of so many bytes, and enters its target. Whether all are accessed by a loop.
+    /// Checks each place for an element of `len` bytes, and enters its target. Returns whether a loop accesses all of
+    /// them.
     fn check_list(
         &self,
         operation: &'static str,
@@ -226,7 +229,7 @@ impl Window {
         Ok(all_in_loop)
     }
 
-    /// What of each target was entered and is mapped. Of a short list each place is looked at instead.
+    /// The mapped part of each entered target. Empty for a short list, whose places are checked one by one.
     fn mapped_parts(&self, places: usize, len: usize, usage: Use) -> Vec<MappedPart> {
         let part = |target: &Target| MappedPart {
             limit: match self.epochs.is_entered(target.epoch()) {
@@ -241,7 +244,7 @@ impl Window {
         }
     }
 
-    /// Checks a place, and enters its target. Whether an element there is accessed by a loop.
+    /// Checks a place, and enters its target. Returns whether a loop accesses an element there.
     #[inline(never)]
     fn check_place(&self, aim: Aim, disp: usize, len: usize, usage: Use) -> Result<bool> {
         let on = self.open_or_enter(aim)?;
@@ -258,8 +261,8 @@ impl Window {
         Ok(false)
     }
 
-    /// Calls `act` for each target with the numbers of its places, in the caller's order. After an error, nothing that was
-    /// posted uses the buffers any more.
+    /// Calls `act` for each target with the indices of its places, in the caller's order. After an error, no posted
+    /// operation uses the buffers any more.
     fn each_target<'w>(
         &'w self,
         operation: &'static str,
@@ -282,7 +285,7 @@ impl Window {
         Ok(())
     }
 
-    /// As [`OnTarget::await_end`], of all that was posted to any target.
+    /// As [`OnTarget::await_end`], for all operations posted to any target.
     #[cold]
     fn await_ends(&self, operation: &'static str) {
         for on in self.on_used(operation) {
@@ -291,7 +294,7 @@ impl Window {
     }
 
     /// # Safety
-    /// As for [`Window::get_accumulate_indexed`]; without a result where `work` has none.
+    /// As for [`Window::get_accumulate_indexed`]; `result` is not used if `work` has none.
     unsafe fn accumulate_list(
         &self,
         operation: &'static str,
@@ -309,8 +312,8 @@ impl Window {
             return Ok(());
         }
         work.check_buffers(operation, len)?;
-        // SAFETY: the buffers are the caller's promise; where all are words, they were found aligned inside mappings, which stay,
-        // as do their bases and units, until the window is freed.
+        // SAFETY: the buffers are the caller's promise. If all elements are words, they were found aligned inside
+        // mappings, which stay until the window is freed, as do their bases and units.
         unsafe {
             if !all_words {
                 return self.each_target(operation, places, |on, list| {
@@ -344,7 +347,7 @@ impl Window {
                     self.update_mapped(operation, places, op != Op::NoOp, |index, at| {
                         elementwise::update_words(at, width, &work.part(index * extent, 1));
                     })?;
-                    // Stores are no fences, as other atomics are.
+                    // Stores are not fences, unlike other atomics.
                     if work.overwrites() {
                         self.mapped(places)
                             .for_each(|(_, (target, _))| target.set_dirty());
@@ -355,7 +358,7 @@ impl Window {
         }
     }
 
-    /// Calls `update` for each mapped word of a list: its number, and where it is. `writes`: it changes most of them.
+    /// Calls `update` for each mapped word of a list with its index and address. `writes`: it changes most of them.
     #[inline(always)]
     fn update_mapped(
         &self,
@@ -364,7 +367,7 @@ impl Window {
         writes: bool,
         update: impl Fn(usize, *mut u8),
     ) -> Result<()> {
-        // A locked instruction waits for its line, and those behind it wait for it.
+        // A locked instruction waits for its cache line, and later ones wait for it.
         let lines = self.mapped(if writes { places } else { &[] });
         let mut lines = lines.map(|(_, (_, at))| at);
         lines
@@ -378,7 +381,7 @@ impl Window {
                 next += self.update_singles(&some[next..], &mut lines, |index, at| {
                     update(first + next + index, at);
                 });
-                // What is left begins with one that takes the lock.
+                // The rest begins with an element that takes the lock.
                 if let Some((index, (target, at))) = self.mapped(&some[next..]).next() {
                     let index = next + index;
                     let on = self.on_known(Aim::new(operation, some[index].0), target);
@@ -392,8 +395,8 @@ impl Window {
         Ok(())
     }
 
-    /// As [`Window::update_mapped`], up to the first that takes the lock; returns how many places are done with. Has the next of
-    /// `lines` fetched with each.
+    /// As [`Window::update_mapped`], up to the first element that takes the lock; returns the number of finished
+    /// places. With each element, prefetches the next of `lines`.
     #[inline(always)]
     fn update_singles(
         &self,
@@ -418,7 +421,7 @@ impl Window {
 }
 
 impl OnTarget<'_> {
-    /// Where in the target's memory a place is that was checked. Not in a dynamic window.
+    /// The offset in the target's memory of a place that was checked. Not for dynamic windows.
     fn offset(self, disp: usize) -> Offset {
         Offset((disp as u64).wrapping_mul(self.target.unit()))
     }
@@ -429,7 +432,7 @@ impl OnTarget<'_> {
         }
     }
 
-    /// Moves the elements of a list whose numbers are `list`, all of this target.
+    /// Moves the elements of a list whose indices are in `list`; all are at this target.
     ///
     /// # Safety
     /// As for [`Window::put_indexed`] or [`Window::get_indexed`]; a put only reads `origin`. The places were checked.
@@ -481,7 +484,7 @@ impl OnTarget<'_> {
         Ok(())
     }
 
-    /// Does the work on those elements of a list whose numbers are `list`, all of this target.
+    /// Does the work on the elements of a list whose indices are in `list`; all are at this target.
     ///
     /// # Safety
     /// As for [`Window::get_accumulate_indexed`]. The places were checked.
@@ -566,7 +569,7 @@ impl OnTarget<'_> {
     }
 }
 
-/// Parts of a list of one target, to be carried out one after the other, none of which has a place twice.
+/// Splits a list of one target into parts without repeated places; they have to be carried out in order.
 fn without_repeats(list: &[usize], places: Places<'_>) -> Vec<Vec<usize>> {
     let mut times = HashMap::new();
     let mut parts: Vec<Vec<usize>> = Vec::new();

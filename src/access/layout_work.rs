@@ -8,32 +8,31 @@ use crate::datatype::{AtomicWidths, BasicType, Op, Piece, Together, copy_element
 use crate::diagnostics::OperationKind;
 use crate::error::Result;
 
-/// Elements of one predefined type in three layouts, up to the end of the shortest: operands,
-/// results, target.
+/// Elements of one predefined type in three layouts (operands, results, target), up to the end of the shortest.
 pub(super) struct LayoutWork<'a> {
     pub(super) kind: OperationKind,
     pub(super) ty: BasicType,
     pub(super) op: Op,
     /// `None` for [`Op::NoOp`].
     pub(super) operands: Option<*const u8>,
-    /// The old elements must equal these, which lie as the operands do, or nothing changes.
+    /// The old elements must equal these, or nothing changes. Their layout is that of the operands.
     pub(super) compare: Option<*const u8>,
-    /// Where the old elements go.
+    /// The buffer for the old elements.
     pub(super) result: Option<*mut u8>,
-    /// Those that have no memory are walked all the same.
+    /// The layouts of operands, results and target; those without memory are walked too.
     pub(super) layouts: [&'a Piece; 3],
-    /// So many bytes from the start on have nothing done to them: a number of whole strips.
+    /// The number of bytes to skip at the start: whole strips.
     pub(super) skip: u64,
 }
 
-/// Elements, one after the other in each of the three.
+/// Elements that are contiguous in each of the three layouts.
 #[derive(Clone, Copy)]
 pub(super) struct ElementBlock {
     operands: i64,
     result: i64,
-    /// From where the target's layout is placed.
+    /// Relative to the place of the target's layout.
     pub(super) target: i64,
-    /// Bytes, padding included.
+    /// Bytes, including padding.
     pub(super) len: usize,
 }
 
@@ -59,13 +58,13 @@ impl ElementBlock {
         }
     }
 
-    /// Whether `next` follows this at the target.
+    /// Whether `next` follows this block at the target.
     pub(super) fn is_before(&self, next: &Self) -> bool {
         self.target + self.len as i64 == next.target
     }
 }
 
-/// The blocks, and where each begins in a buffer that holds one behind the other.
+/// The blocks, and the offset of each in a buffer that holds them contiguously.
 pub(super) fn packed(blocks: &[ElementBlock]) -> impl Iterator<Item = (usize, &ElementBlock)> {
     blocks.iter().scan(0, |next, block| {
         let at = *next;
@@ -74,8 +73,8 @@ pub(super) fn packed(blocks: &[ElementBlock]) -> impl Iterator<Item = (usize, &E
     })
 }
 
-/// Blocks in lists of at most `most` bytes, which depends on the first block of a list. A block is in the list of the one
-/// before if it `joins` it.
+/// Lists of blocks of at most `most` bytes; `most` depends on the first block of a list. A block is in the list of its
+/// predecessor if it `joins` it.
 pub(super) fn cut(
     mut blocks: impl Iterator<Item = ElementBlock>,
     most: impl Fn(&ElementBlock) -> usize,
@@ -101,7 +100,7 @@ pub(super) fn cut(
 }
 
 impl<'a> LayoutWork<'a> {
-    /// Work on contiguous elements: `run` is as long.
+    /// Work on contiguous elements; `run` has their length.
     pub(super) fn of(work: &Work, run: &'a Piece) -> Self {
         let some = |buffer: *const u8| (!buffer.is_null()).then_some(buffer);
         Self {
@@ -116,7 +115,7 @@ impl<'a> LayoutWork<'a> {
         }
     }
 
-    /// All of it, if that is one block: a walk would take longer than a small accumulate by the device.
+    /// All of the work, if it is one block: a walk would take longer than a small accumulate by the device.
     pub(super) fn as_block(&self) -> Option<ElementBlock> {
         let [operands, result, target] = self.layouts;
         let len = (operands.as_run()?)
@@ -152,7 +151,7 @@ impl<'a> LayoutWork<'a> {
         list.into_iter().flatten().chain(blocks)
     }
 
-    /// The blocks of an index list at the target, beside contiguous buffers: there is little to find out for each.
+    /// The blocks of an index list at the target with contiguous buffers: this case needs few checks.
     fn list_beside_runs(&self) -> Option<impl Iterator<Item = ElementBlock>> {
         let [operands, result, target] = self.layouts;
         let mut left = operands.as_run()?.min(result.as_run()?);
@@ -175,7 +174,7 @@ impl<'a> LayoutWork<'a> {
         }))
     }
 
-    /// Whether single atomics update the elements of a block. `base` is where the target's layout is placed.
+    /// Whether single atomics update the elements of a block. The target's layout is placed at `base`.
     #[inline]
     pub(super) fn is_of_words(
         &self,
@@ -238,7 +237,7 @@ impl<'a> LayoutWork<'a> {
         }
         let done = act(&dense);
         if done.is_err() {
-            // What was posted may use them still.
+            // Operations in flight may still use them.
             mem::forget((operands, result));
             return done;
         }
@@ -252,7 +251,7 @@ impl<'a> LayoutWork<'a> {
         done
     }
 
-    /// Whether the buffers' layouts cut runs of the target's elements that would go in wider words than these are.
+    /// Whether the buffers' layouts split runs of the target's elements that could otherwise go in wider words.
     pub(super) fn cuts_runs(&self) -> bool {
         let [operands, results, target] = self.layouts;
         let cuts = |has: bool, layout: &Piece| has && !layout.is_as_coarse_as(target);
@@ -267,7 +266,7 @@ impl<'a> LayoutWork<'a> {
         self.op == Op::NoOp && self.result.is_none()
     }
 
-    /// Whether what the target has does not matter.
+    /// Whether the target's old values are irrelevant.
     pub(super) fn overwrites(&self) -> bool {
         self.op == Op::Replace && self.result.is_none() && self.compare.is_none()
     }

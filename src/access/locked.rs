@@ -20,15 +20,15 @@ use crate::terms::WorldRank;
 use crate::wait::Verdict;
 use crate::window::{OnTarget, Window};
 
-/// Bytes that are combined at a time in mapped memory, where they need a private copy for it.
+/// The number of bytes of mapped memory that are combined at a time, if this needs a private copy.
 const CHUNK: usize = 2 << 10;
 
-/// A rank that has waited so long for an accumulate lock is the next to have it.
+/// A rank that has waited this long for an accumulate lock becomes the next to have it.
 const LONG: Duration = Duration::from_millis(1);
 
 impl Window {
-    /// Adds one float to an element of an entered target, if it is mapped and the accumulate lock is
-    /// free; false if nothing was done.
+    /// Adds one float to an element of an entered target, if it is mapped and the accumulate lock is free; returns
+    /// false if it did nothing.
     ///
     /// # Safety
     /// `operand` is readable for eight bytes.
@@ -76,7 +76,7 @@ impl<'w> OnTarget<'w> {
         Ok(())
     }
 
-    /// Calls `body` with the lock held: for the time of one accumulate.
+    /// Calls `body` with the lock held, for the time of one accumulate.
     pub(super) fn with_accumulate_lock(
         self,
         word: &RemoteWord,
@@ -112,7 +112,7 @@ impl<'w> OnTarget<'w> {
         }
     }
 
-    /// Waits until this rank has the mapped lock. One that has waited long has it next.
+    /// Waits until this rank has the mapped lock. After a long wait, it becomes the next.
     fn become_next(self, word: &RemoteWord) -> Result<()> {
         let context = self.window.context();
         let WorldRank(me) = context.rank();
@@ -132,7 +132,7 @@ impl<'w> OnTarget<'w> {
             if taken {
                 return Ok(());
             }
-            // The next rank waits for one accumulate only, and so with new patience.
+            // The next rank waits for only one accumulate, so its patience starts anew.
             is_next = !is_next;
         }
     }
@@ -152,7 +152,7 @@ impl Work {
             // SAFETY: the caller's promise.
             return unsafe { copy_elements(self.ty, there, self.operands, self.count) };
         }
-        // What is fetched, too, takes a copy.
+        // Fetching needs a copy too.
         if let Some(number) = self.summed().filter(|_| self.result.is_null()) {
             // SAFETY: the caller's promise; the lock that it asks for is held.
             return unsafe { number.add(there, self.operands, self.count) };
@@ -174,7 +174,7 @@ impl Work {
         }
     }
 
-    /// What is added, whether or not it is fetched.
+    /// The type of number that is added, whether or not the old value is fetched.
     pub(super) fn summed(&self) -> Option<Number> {
         if self.op != Op::Sum || !self.compare.is_null() {
             return None;
@@ -189,11 +189,11 @@ impl Work {
         }
     }
 
-    /// Saves `count` elements at `held`, the target's from number `first` on, as old ones, and
-    /// combines the operands into them. True if they have to be written back.
+    /// Treats the `count` elements at `held` as the target's from index `first` on: saves them as old ones, and
+    /// combines the operands into them. Returns whether they have to be written back.
     ///
     /// # Safety
-    /// `held` is valid for the elements, and nobody else's; the buffers have them too.
+    /// `held` is valid for the elements, and no other code accesses it; the buffers have these elements too.
     pub(super) unsafe fn combine_held(&self, held: *mut u8, first: usize, count: usize) -> bool {
         let offset = first * self.ty.extent();
         if !self.result.is_null() {

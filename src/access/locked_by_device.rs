@@ -15,8 +15,8 @@ use crate::error::Result;
 const CHUNK: usize = 64 << 10;
 
 impl Far<'_> {
-    /// Combines blocks of elements, under the lock, which is held. That the last writes have taken effect is for its release
-    /// behind them; no buffer is used any more on return.
+    /// Combines blocks of elements with the lock held. The release of the lock takes effect after the last writes. On
+    /// return, no buffer is used any more.
     ///
     /// # Safety
     /// The buffers are valid for the elements.
@@ -41,7 +41,7 @@ impl Far<'_> {
         }
     }
 
-    /// Has threads of the target add a block; false, with nothing done, if none does it, or the work is no sum.
+    /// Lets threads of the target add a block. False without effect if none of them does it, or the work is not a sum.
     ///
     /// # Safety
     /// As for [`Far::accumulate_under_lock`].
@@ -79,13 +79,13 @@ impl Far<'_> {
         let last = Cell::new(Ticket::DONE);
         // SAFETY: the caller's promise; the buffers are kept until all has ended.
         let result = unsafe { self.accumulate_alternately(blocks, &mut buffers, &last) };
-        // An error here too means that the device has done with the buffers.
+        // After an error too, the device no longer uses the buffers.
         let released = self.patience.release(self.endpoint, last.get());
         result.and(released)
     }
 
-    /// Chunk by chunk, the next being read while one is combined and written. The write may overtake
-    /// that read, which is of other bytes. `last` is what was posted last.
+    /// Works chunk by chunk: while one is combined and written, the next is read. The write may overtake that read,
+    /// which is of other bytes. `last` is the last operation that was posted.
     ///
     /// # Safety
     /// As for [`Far::accumulate_under_lock`]; the buffers are kept until the last operation has ended.
@@ -109,13 +109,13 @@ impl Far<'_> {
             let other = 1 - this;
             next = None;
             if let Some(blocks) = chunks.next() {
-                // What was written from there before.
+                // The earlier write from that buffer.
                 self.patience.release(self.endpoint, written[other])?;
                 next = Some(begin(blocks, &mut buffers[other])?);
             }
             self.patience.complete(self.endpoint, chunk.read)?;
-            // SAFETY: the elements were read; those of the buffers are the caller's promise. What is written stays until that
-            // is released.
+            // SAFETY: the elements were read; those of the buffers are the caller's promise. The written bytes stay
+            // until the write is released.
             unsafe {
                 if self.combine_chunk(&chunk)? {
                     written[this] = self.write(&chunk, last)?;
@@ -140,7 +140,7 @@ impl Far<'_> {
         let padding = self.parts.ty.extent() - self.parts.ty.true_extent();
         // SAFETY: inside the buffer, which is the caller's promise.
         let read = unsafe {
-            // The most frequent case, without the poster's lists.
+            // The most frequent case needs no lists.
             if let [block] = &*blocks {
                 let (len, at) = (block.len - padding, self.place(block));
                 self.endpoint.transfer(Direction::Read, base, len, at)?
@@ -157,7 +157,7 @@ impl Far<'_> {
         Ok(ReadChunk { blocks, base, read })
     }
 
-    /// Whether the elements have to be written back.
+    /// Returns whether the elements have to be written back.
     ///
     /// # Safety
     /// They were read, and the buffers have them too.
@@ -197,7 +197,7 @@ impl Far<'_> {
         Poster::new(self.endpoint, self.patience, direction, self.at.rkey)
     }
 
-    /// Adds the elements of a block that stand at `from`, and nothing of their padding.
+    /// Adds the elements of a block at `from`, without their padding.
     ///
     /// # Safety
     /// As for [`Poster::push`].
@@ -223,7 +223,7 @@ impl Far<'_> {
     }
 }
 
-/// A chunk of elements, in a buffer once they are read.
+/// A chunk of elements; they are in a buffer once they are read.
 struct ReadChunk {
     blocks: Vec<ElementBlock>,
     base: *mut u8,

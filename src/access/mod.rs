@@ -33,8 +33,8 @@ pub use put_get::InPlace;
 pub use request::Request;
 pub use rows::{accumulate_row, get_row, put_row, rget_row, rput_row};
 
-/// A target that is no rank, as a neighbour behind an edge of a grid: every communication call of
-/// [`raw::Window`](crate::raw::Window) accepts it, needs no epoch for it, and transfers nothing; its
-/// request is complete at once (MPI-4.1, section 12.3, `MPI_PROC_NULL`).
+/// A target that is not a rank, like a neighbour beyond the edge of a grid. Every communication call of
+/// [`raw::Window`](crate::raw::Window) accepts it, needs no epoch for it and transfers nothing; its request is complete
+/// at once (MPI-4.1, section 12.3, `MPI_PROC_NULL`).
 // Not u32::MAX, which is what a rank less one becomes where it wraps.
 pub const PROC_NULL: u32 = 1 << 31;

@@ -20,13 +20,13 @@ use crate::wait::Verdict;
 use crate::window::{NOTIFICATION_COUNTERS, OnTarget, Window};
 
 impl Window {
-    /// One-sided. As [`Window::put`], and then adds 1 to the notification counter `counter` of
-    /// `target`: whoever sees that there finds these bytes in its memory, and those of all earlier
-    /// puts of this rank to this target. Its own buffer is this rank's again at the next
-    /// synchronisation, as for every put. `len` 0 is legal, and only notifies.
+    /// One-sided. As [`Window::put`], and then adds 1 to the notification counter `counter` of `target`. When the
+    /// target sees this, it also sees these bytes in its memory, and those of all earlier puts of this rank to it.
+    /// `origin` may be used again after the next synchronisation, as for every put. `len` 0 is legal, and only
+    /// notifies.
     ///
-    /// Counters are of 64 bits, begin at 0 and only grow. How many a rank has, says its hint
-    /// `transom_notification_counters`.
+    /// Counters have 64 bits, begin at 0 and only grow. The hint `transom_notification_counters` sets their number for
+    /// each rank.
     ///
     /// # Errors
     /// As for [`Window::put`]; `target` has no such counter. Then nothing is put.
@@ -47,7 +47,7 @@ impl Window {
             && (self.all_have_counter(counter) || open.has_counter(counter))
         {
             let there = open.reach(Displacement(disp), len as u64);
-            // What went through the device would come after a counter that is mapped.
+            // Data that goes through the device would arrive after a mapped counter.
             if !there.is_null() && !origin.is_null() && open.posted.last() == Ticket::DONE {
                 // SAFETY: as in `put`.
                 unsafe { copy(there, origin, len) };
@@ -66,7 +66,7 @@ impl Window {
         self.on(aim).notify(counter)
     }
 
-    /// The put of bytes that have to be there when `counter` is raised, if there is such a counter.
+    /// Puts bytes that must arrive before `counter` is incremented, if there is such a counter.
     ///
     /// # Safety
     /// As for [`Window::put`].
@@ -88,7 +88,7 @@ impl Window {
     /// again; data and notification may arrive later. Needs a lock or `lock_all`.
     ///
     /// # Errors
-    /// As for [`Window::put_notify`]. Then `origin` is this rank's again.
+    /// As for [`Window::put_notify`]. Then `origin` may be used again.
     ///
     /// # Safety
     /// As for [`Window::put`], until the request is complete.
@@ -112,15 +112,15 @@ impl Window {
         match self.on(aim).notify(counter) {
             Ok(()) => Ok(request),
             Err(error) => {
-                // The first error counts; here it matters only that the device has done.
+                // The earlier error is returned; here it only matters that the device has finished.
                 let _ = request.wait();
                 Err(error)
             }
         }
     }
 
-    /// Local. How often the notification counter `counter` of this rank was raised so far. What was
-    /// put before is in this rank's memory.
+    /// Local. The number of times that the notification counter `counter` of this rank was incremented. Data that was
+    /// put before is visible in this rank's memory.
     ///
     /// # Errors
     /// This rank has no such counter.
@@ -130,8 +130,8 @@ impl Window {
         Ok(self.raised(counter))
     }
 
-    /// Local. Waits until the notification counter `counter` of this rank is at least `at_least`.
-    /// Needs no epoch. What was put before is then in this rank's memory.
+    /// Local. Waits until the notification counter `counter` of this rank is at least `at_least`. Needs no epoch. Data
+    /// that was put before is then visible in this rank's memory.
     ///
     /// # Errors
     /// This rank has no such counter; a rank of the window died or left.
@@ -149,10 +149,10 @@ impl Window {
         )
     }
 
-    /// Local. As [`Window::wait_notify`], without waiting: true if the counter is there.
+    /// Local. As [`Window::wait_notify`], without waiting: true if the counter has reached the value.
     ///
     /// # Errors
-    /// As for [`Window::wait_notify`]; that a rank died is noticed when this is called repeatedly.
+    /// As for [`Window::wait_notify`]; repeated calls notice the death of a rank.
     pub fn test_notify(&self, counter: u32, at_least: u64) -> Result<bool> {
         const OPERATION: &str = "test_notify";
         self.check_own_counter(OPERATION, counter)?;
@@ -183,8 +183,8 @@ impl Window {
         has_counter(aim, counter, self.own_counters())
     }
 
-    /// Whether the ranks that may notify this one are still there. With `no_locks`, a rank may free the
-    /// window and leave when it has notified; but some other one must be there.
+    /// Whether the ranks that may notify this one are still there. With `no_locks`, a rank may free the window and
+    /// leave after it has notified; but at least one other rank must be there.
     #[cold]
     fn check_notifiers(&self, operation: &'static str) -> Verdict<'_> {
         let team = &self.team;
@@ -213,7 +213,7 @@ impl Window {
     }
 }
 
-/// Fails unless the rank of `aim`, which has so many counters, has this one.
+/// Fails unless the rank of `aim`, which has `counters` counters, has this one.
 #[inline]
 fn has_counter(aim: Aim, counter: u32, counters: u32) -> Result<()> {
     if counter < counters {
@@ -229,7 +229,7 @@ fn has_counter(aim: Aim, counter: u32, counters: u32) -> Result<()> {
     Err(Error::new(operation, misuse))
 }
 
-/// One-sided. As [`put_row`], and then raises the target's notification counter `counter` by 1, as
+/// One-sided. As [`put_row`], and then increments the target's notification counter `counter` by 1, as
 /// [`Window::put_notify`] does.
 ///
 /// # Errors
@@ -256,7 +256,7 @@ pub unsafe fn put_notify_row(
 }
 
 impl OnTarget<'_> {
-    /// Raises a counter of the entered target, behind all that this rank did there.
+    /// Increments a counter of the entered target, after all operations of this rank there.
     #[inline]
     fn notify(self, counter: u32) -> Result<()> {
         let pair = self.pair()?;

@@ -8,11 +8,11 @@ use rdma_sys_shim::{
 use crate::error::Result;
 use crate::wait::Patience;
 
-/// So many pieces are posted together: a send queue's worth.
+/// The number of pieces that are posted together: as many as a send queue has entries.
 const MOST: usize = 1024;
 
-/// So many equal blocks, or more, are posted by themselves. Fewer are listed with the other pieces: waiting for each few of
-/// them would take longer.
+/// At least this many equal blocks are posted by themselves. Fewer are listed with the other pieces, since waiting for
+/// each small group would take longer.
 const MANY: usize = 128;
 
 /// Collects pieces in the order of the target's memory, and posts them when there are enough.
@@ -47,7 +47,7 @@ impl<'w> Poster<'w> {
         }
     }
 
-    /// Adds blocks, which may be all that there are.
+    /// Adds blocks. They may be the only ones.
     ///
     /// # Safety
     /// As for [`Poster::push`], for each of them.
@@ -72,8 +72,8 @@ impl<'w> Poster<'w> {
     /// Adds `len` bytes at `here` and, at the target, at `address`.
     ///
     /// # Safety
-    /// The bytes here are readable (for a put) or writable (for a get), and nobody else touches
-    /// what is written, until the operation is complete or has failed.
+    /// The bytes here are readable (for a put) or writable (for a get), and no other code accesses bytes that are
+    /// written, until the operation is complete or has failed.
     pub(super) unsafe fn push(&mut self, here: *mut u8, address: u64, len: usize) -> Result<()> {
         if self.pieces.len() == MOST {
             // SAFETY: this function's promise, for those that were pushed.
@@ -100,7 +100,7 @@ impl<'w> Poster<'w> {
         Ok(())
     }
 
-    /// Posts what is left, and returns the ticket of all.
+    /// Posts the rest, and returns a ticket for all.
     ///
     /// # Safety
     /// As for [`Poster::push`].
@@ -143,7 +143,7 @@ impl<'w> Poster<'w> {
                 Ok(())
             }
             Err(BatchError { posted, error }) => {
-                // The caller has its buffers back: nothing may be under way.
+                // The caller may reuse its buffers, so no operation may be in flight.
                 let last = self.posted.max(posted);
                 let _ = self.patience.complete(self.endpoint, last);
                 Err(error.into())

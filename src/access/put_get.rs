@@ -13,8 +13,8 @@ use crate::terms::Aim;
 use crate::window::Window;
 use crate::window::target::Target;
 
-/// Whether a put or a get goes through a mapping, where there is one. A get has to see what this rank did before, and so not
-/// while the device still works on that.
+/// Whether a put or a get uses a mapping, if there is one. A get has to see this rank's earlier operations, so it does
+/// not use the mapping while the device still works on them.
 #[inline(always)]
 pub(super) fn is_in_place(direction: Direction, target: &Target) -> bool {
     match direction {
@@ -30,7 +30,7 @@ pub(super) fn kind(direction: Direction) -> OperationKind {
     }
 }
 
-/// Mapped bytes of a target that operations may go to: a put or a get of them is only a copy.
+/// Mapped bytes of an entered target: putting or getting them is only a copy.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct InPlace<'w> {
@@ -39,11 +39,11 @@ pub struct InPlace<'w> {
 }
 
 impl InPlace<'_> {
-    /// Copies as many bytes from `origin` as were asked for, as [`Window::put`] does.
+    /// Copies the requested number of bytes from `origin`, as [`Window::put`] does.
     ///
     /// # Safety
-    /// `len` is what this was made for. `origin` is readable for so many bytes, and does not overlap with those
-    /// written to.
+    /// `len` is the length for which this was made. `origin` is readable for `len` bytes, and does not overlap with the
+    /// bytes written to.
     #[inline(always)]
     pub unsafe fn put(self, origin: *const u8, len: usize) {
         // SAFETY: `origin` and `len` are the caller's promise; the range was found inside the mapping of the target's
@@ -52,20 +52,20 @@ impl InPlace<'_> {
         self.target.set_dirty();
     }
 
-    /// Copies as many bytes to `origin` as were asked for, as [`Window::get`] does.
+    /// Copies the requested number of bytes to `origin`, as [`Window::get`] does.
     ///
     /// # Safety
-    /// `len` is what this was made for. `origin` is writable for so many bytes, nobody else touches it, and it does
-    /// not overlap with those read.
+    /// `len` is the length for which this was made. `origin` is writable for `len` bytes, no other code accesses it,
+    /// and it does not overlap with the bytes read.
     #[inline(always)]
     pub unsafe fn get(self, origin: *mut u8, len: usize) {
-        // SAFETY: as for `put`, the other way round.
+        // SAFETY: as for `put`, in the other direction.
         unsafe { copy(origin, self.there, len) };
     }
 }
 
 impl Window {
-    /// The bytes of a put or a get that is only a copy; `None` where more has to be done, or something is wrong.
+    /// The bytes of a put or a get that is only a copy; `None` if more is needed, or there is an error.
     #[inline(always)]
     pub(crate) fn in_place(
         &self,
@@ -84,8 +84,8 @@ impl Window {
     /// section 12.3.1).
     ///
     /// # Errors
-    /// No epoch of this target is open, the range is not in its memory, `target` is not a rank, the
-    /// memory is read-only, the target died.
+    /// No epoch of this target is open; the range is not inside its memory; `target` is not a rank; the memory is
+    /// read-only; the target died.
     ///
     /// # Safety
     /// `origin` is readable for `len` bytes, and does not change, until the operation is complete;
@@ -181,10 +181,9 @@ impl Window {
         })
     }
 
-    /// One-sided. As [`Window::put`], from the bytes of one layout at `origin` to those of another
-    /// at displacement `disp` of `target`'s memory. As a message that is sent from one to the other:
-    /// both hold the same sequence of predefined types, but the target's may go on where the data
-    /// ends; what is there stays as it is (MPI-4.1, section 12.3.1).
+    /// One-sided. As [`Window::put`], from the bytes of one layout at `origin` to those of another at displacement
+    /// `disp` of `target`'s memory. As in a send and a receive, both have the same sequence of predefined types. The
+    /// target's layout may be longer than the data; the rest stays unchanged (MPI-4.1, section 12.3.1).
     ///
     /// ```
     /// use transom::raw::{Assert, Datatype, Window};
@@ -207,8 +206,8 @@ impl Window {
     /// ```
     ///
     /// # Errors
-    /// As for [`Window::put`], the range being from the layout's first byte to its last; data of other
-    /// elements, or of more, than there is room for (class Type); sizes past 64 bits (class Count).
+    /// As for [`Window::put`], where the range is from the layout's first byte to its last; data with other or more
+    /// elements than the target's layout (class Type); sizes past 64 bits (class Count).
     ///
     /// # Safety
     /// The bytes of the layout at `origin` are readable, and do not change, until the operation is
@@ -228,9 +227,8 @@ impl Window {
             .map(drop)
     }
 
-    /// One-sided. As [`Window::get`], from the bytes of one layout at displacement `disp` of
-    /// `target`'s memory to those of another at `origin`, which may go on where the data ends
-    /// (MPI-4.1, section 12.3.2).
+    /// One-sided. As [`Window::get`], from the bytes of one layout at displacement `disp` of `target`'s memory to those
+    /// of another at `origin`, which may be longer than the data (MPI-4.1, section 12.3.2).
     ///
     /// # Errors
     /// As for [`Window::put_layout`].

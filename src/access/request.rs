@@ -13,7 +13,7 @@ use crate::terms::{Aim, WorldRank};
 use crate::window::Window;
 use crate::window::target::Target;
 
-/// An operation that may still be under way (MPI-4.1, section 12.3.5).
+/// An operation that may be in flight (MPI-4.1, section 12.3.5).
 #[must_use = "the buffer belongs to the operation until `wait` or `test` says that it is complete"]
 pub struct Request {
     /// `None` once complete.
@@ -28,12 +28,12 @@ struct Posted {
     until: Until,
 }
 
-/// When a request is complete.
+/// The condition for a request to be complete.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Until {
-    /// The buffer may be used again: a put's.
+    /// The buffer may be used again: for a put.
     Released,
-    /// The data is there: a get's.
+    /// The data has arrived: for a get.
     Completed,
 }
 
@@ -69,13 +69,13 @@ impl Posted {
 }
 
 impl Request {
-    /// Local. A request of an operation that was nothing to do, such as one on
-    /// [`PROC_NULL`](crate::raw::PROC_NULL): complete from the beginning.
+    /// Local. A request of an operation without work, such as one on [`PROC_NULL`](crate::raw::PROC_NULL): complete
+    /// from the start.
     pub fn done() -> Self {
         Self { posted: None }
     }
 
-    /// Local. True if the operation is complete: then its buffer is the caller's again.
+    /// Local. True if the operation is complete; then its buffer may be used again.
     ///
     /// # Errors
     /// The operation failed, or the target died.
@@ -98,8 +98,8 @@ impl Request {
         self.complete()
     }
 
-    /// Local. As [`Request::wait`], and may be called again. After an error too, the device no longer
-    /// touches the buffer.
+    /// Local. As [`Request::wait`], but may be called again. After an error too, the device no longer accesses the
+    /// buffer.
     ///
     /// # Errors
     /// As for [`Request::wait`].
@@ -114,7 +114,7 @@ impl Request {
 }
 
 impl Window {
-    /// Posts an operation that has a request, which is complete `until` then.
+    /// Posts an operation with a request, which is complete at `until`.
     pub(super) fn requested(
         &self,
         aim: Aim,
@@ -126,7 +126,7 @@ impl Window {
         self.request(aim.rank, ticket, until)
     }
 
-    /// Requests exist in passive-target epochs only, but for those to nobody, which need none.
+    /// Requests exist only in passive-target epochs, except those of `PROC_NULL`, which need no epoch.
     pub(super) fn needs_passive(&self, aim: Aim) -> Result<()> {
         not_forked(aim.operation)?;
         match self.epochs.takes_requests() || aim.rank == PROC_NULL {
@@ -141,7 +141,7 @@ impl Window {
     /// The request of an operation that was posted with this ticket.
     pub(super) fn request(&self, rank: u32, ticket: Ticket, until: Until) -> Result<Request> {
         if ticket == Ticket::DONE {
-            // Nothing of it will be waited for.
+            // No later wait would notice an abort.
             self.context().check_aborted("request")?;
             return Ok(Request::done());
         }

@@ -15,9 +15,9 @@ use crate::memory::displacement::Displacement;
 use crate::terms::Aim;
 use crate::window::{OnTarget, Window};
 
-/// One-sided. Copies the bytes of `near`, from `origin` on, to those of `far`, from the start of the
-/// target's memory on, in their order: [`Window::put_layout`] without a datatype. If one has fewer, it
-/// ends the transfer. A row without bytes, too, has to begin inside the target's memory, or at its end.
+/// One-sided. Copies the bytes of `near`, relative to `origin`, to those of `far`, relative to the start of the
+/// target's memory, in their order: [`Window::put_layout`] without a datatype. The shorter one ends the transfer. A row
+/// without bytes also has to begin inside the target's memory, or at its end.
 ///
 /// # Errors
 /// As for [`Window::put_layout`]; a row that leaves 63 bits.
@@ -37,7 +37,7 @@ pub unsafe fn put_row(
     unsafe { transfer(window, aim, Direction::Write, origin.cast_mut(), rows) }.map(drop)
 }
 
-/// One-sided. As [`put_row`], the other way.
+/// One-sided. As [`put_row`], in the other direction.
 ///
 /// # Errors
 /// As for [`put_row`].
@@ -99,8 +99,8 @@ pub unsafe fn rget_row(
     })
 }
 
-/// One-sided. Combines the elements of `near`, from `origin` on, into those of `far`, from the start
-/// of the target's memory on, atomically for each.
+/// One-sided. Combines the elements of `near`, relative to `origin`, into those of `far`, relative to the start of the
+/// target's memory, each atomically.
 ///
 /// # Errors
 /// As for [`Window::accumulate_layout`]; a row that leaves 63 bits.
@@ -134,7 +134,7 @@ pub unsafe fn accumulate_row(
                 operands: Some(origin),
                 compare: None,
                 result: None,
-                // There is no result; the target's elements are as many.
+                // There is no result; the target has as many elements.
                 layouts: [near, far, far],
                 skip: 0,
             };
@@ -167,8 +167,7 @@ unsafe fn transfer(
     )
 }
 
-/// Enters the target, checks both rows, finds where the one there is, and does `act` with them, unless
-/// there is nothing to do.
+/// Enters the target, checks both rows, finds the target's, and calls `act` with them, unless there is nothing to do.
 #[inline(always)]
 fn between<'w>(
     window: &'w Window,

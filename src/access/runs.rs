@@ -10,7 +10,7 @@ use crate::datatype::{BasicType, Piece};
 use crate::error::Result;
 use crate::window::OnTarget;
 
-/// What is gathered of a longer run at a time.
+/// The number of bytes of a longer run that are gathered at a time.
 const CHUNK: usize = 4 << 10;
 
 impl OnTarget<'_> {
@@ -19,7 +19,7 @@ impl OnTarget<'_> {
         let widths = match spot {
             Spot::Mapped { widths, .. } => *widths,
             Spot::Device(place) => place.widths,
-            // Some of the regions may have them.
+            // Some of the regions may have such atomics.
             Spot::Apart(_) => self.window.atomic_widths,
         };
         widths.word(ty, 0).is_some()
@@ -40,7 +40,7 @@ impl OnTarget<'_> {
             Spot::Device(place) => place.at.address,
             Spot::Apart(disp) => disp.0,
         };
-        // No word is cut, and no element, also where they are not aligned and go under the lock.
+        // Splits no word, and no element, even if they are unaligned and updated under the lock.
         let most = |first: &ElementBlock| {
             let skew = (base.wrapping_add_signed(first.target) % 8) as usize;
             CHUNK - skew.next_multiple_of(parts.ty.size())

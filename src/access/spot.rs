@@ -12,24 +12,24 @@ use crate::window::target::Target;
 use crate::window::{KeptMapped, OnTarget};
 
 pub(super) enum Spot<'w> {
-    /// All of the layout is mapped while this is kept, and is used there.
+    /// The whole layout is mapped while this exists, and accessed there.
     Mapped {
-        /// Where the layout is placed.
+        /// The address at which the layout is placed.
         there: *mut u8,
         widths: AtomicWidths,
         _kept: Option<KeptMapped<'w>>,
     },
-    /// It has to be reached through the device.
+    /// It has to be accessed through the device.
     Device(Place<'w>),
     /// It is placed here, and has data in several regions.
     Apart(Displacement),
 }
 
-/// What is done with the bytes of a layout.
+/// How an operation uses the bytes of a layout.
 #[derive(Clone, Copy)]
 pub(super) enum Use {
     Moved(Direction),
-    /// As elements of this type, by an operation that is counted as this.
+    /// As elements of this type, by an operation that is counted as this kind.
     Accumulated {
         ty: BasicType,
         kind: OperationKind,
@@ -37,7 +37,7 @@ pub(super) enum Use {
 }
 
 impl Use {
-    /// Whether an element of a list that is mapped there is accessed by a loop: a copy, or a single atomic.
+    /// Whether a loop accesses an element of a list that is mapped there: by a copy or a single atomic.
     #[inline]
     pub(super) fn is_in_loop(self, target: &Target, there: *mut u8) -> bool {
         let widths = target.widths();
@@ -48,7 +48,7 @@ impl Use {
             }
     }
 
-    /// Whether that is so wherever in the target's mapped memory it is.
+    /// Whether that is so anywhere in the target's mapped memory.
     pub(super) fn is_in_loop_anywhere(self, target: &Target) -> bool {
         let first_and_next = [0, 1].map(|disp| target.mapped_at(Displacement(disp)));
         first_and_next
@@ -56,7 +56,7 @@ impl Use {
             .all(|there| self.is_in_loop(target, there))
     }
 
-    /// What is in one region as a whole.
+    /// The unit that has to be in one region.
     pub(super) fn element(self) -> BasicType {
         match self {
             Self::Moved(_) => BasicType::Byte,
@@ -71,7 +71,7 @@ impl Use {
         }
     }
 
-    /// Whether it goes by the device's atomics, where it goes by the device.
+    /// Whether it uses the device's atomics, if it goes through the device.
     fn is_atomic(self, place: &Place<'_>) -> bool {
         match self {
             Self::Moved(_) => false,
@@ -79,7 +79,7 @@ impl Use {
         }
     }
 
-    /// Whether it is done where memory of the target, with such atomics, is mapped.
+    /// Whether it is done in the target's mapped memory, which has such atomics.
     fn is_in_place(self, target: &Target, widths: AtomicWidths) -> bool {
         match self {
             Self::Moved(direction) => is_in_place(direction, target),
@@ -89,8 +89,8 @@ impl Use {
 }
 
 impl<'w> OnTarget<'w> {
-    /// Checks the bytes `span` round a displacement of the entered target, and finds the way to them.
-    /// `far` is the layout in there, which may be in several regions; each element is in one.
+    /// Checks the bytes `span` around a displacement of the entered target, and finds how to access them. `far` is the
+    /// layout of the data; it may be in several regions, but each element is in one.
     #[inline]
     pub(super) fn spot(
         self,
@@ -111,7 +111,7 @@ impl<'w> OnTarget<'w> {
         }
     }
 
-    /// As [`OnTarget::spot`], of what the target does not know to be mapped.
+    /// As [`OnTarget::spot`], for memory that `Target` does not show as mapped.
     #[inline]
     pub(super) fn find(
         self,
@@ -152,7 +152,7 @@ impl<'w> OnTarget<'w> {
         usage: Use,
     ) {
         let bytes = match far {
-            // Without the padding behind the last element.
+            // Without the padding after the last element.
             Some(far) if far.as_run().is_none() => {
                 Together::new([far]).map(|strip| strip.bytes()).sum()
             }

@@ -19,7 +19,7 @@ use crate::terms::Aim;
 use crate::window::{OnTarget, Window};
 
 impl Window {
-    /// A put or a get of contiguous bytes that was not done at once: the first of an epoch, of memory that is not mapped, and
+    /// A put or a get of contiguous bytes that was not done at once: the first of an epoch, one of unmapped memory, or
     /// one that is refused.
     ///
     /// # Safety
@@ -88,8 +88,7 @@ impl Window {
 }
 
 impl OnTarget<'_> {
-    /// Moves bytes between pieces up to the end of the shorter one, of which the target's was found
-    /// at `spot`.
+    /// Moves bytes between pieces up to the end of the shorter one; `spot` is that of the target's.
     ///
     /// # Safety
     /// As for [`Window::put_layout`] or [`Window::get_layout`]; a put only reads `origin`.
@@ -160,7 +159,7 @@ fn placed(base: *mut u8, offset: i64) -> *mut u8 {
     base.wrapping_offset(offset as isize)
 }
 
-/// The blocks of a strip, with the layouts placed at `origin` and, at the target, `at`.
+/// The blocks of a strip; the layouts are placed at `origin` and, at the target, `at`.
 fn blocks_of(strip: &Strip<2>, origin: *mut u8, at: RemoteAddress) -> StridedBlocks {
     StridedBlocks {
         here: placed(origin, strip.at[0]),
@@ -213,9 +212,9 @@ unsafe fn copy_layouts(
     }
 }
 
-/// Copies between a run, from `run` on, and the parts of a list that is placed at `base`, up to the end of the shorter. `one`
-/// copies a part that is a run, and `many` another one beside what is left of the run, and tells how many bytes that took:
-/// of an index list, most parts are runs, and there is little to find out for each.
+/// Copies between a run, from `run` on, and the parts of a list that is placed at `base`, up to the end of the shorter.
+/// `one` copies a part that is a run. `many` copies another part beside the rest of the run, and returns the number of
+/// bytes. Most parts of an index list are runs, which need few checks.
 #[inline(always)]
 fn copy_list(
     (mut run, mut left): (*mut u8, u64),
@@ -237,7 +236,7 @@ fn copy_list(
     }
 }
 
-/// Copies strip by strip, and returns how many bytes.
+/// Copies strip by strip, and returns the number of bytes.
 ///
 /// # Safety
 /// As for [`copy_layouts`].

@@ -15,13 +15,13 @@ use crate::datatype::Op;
 /// From the widest to the narrowest.
 const WIDTHS: [Width; 4] = [Width::W8, Width::W4, Width::W2, Width::W1];
 
-/// Whether neighbouring elements of so many bytes may go in one word.
+/// Whether neighbouring elements of `bytes` bytes may go in one word.
 pub(super) fn go_together(op: Op, bytes: usize) -> bool {
     matches!(op, Op::Replace | Op::NoOp) && bytes < Width::W8.bytes()
 }
 
-/// Cuts `len` bytes from an address on into naturally aligned words, each as wide as it can be: offset, bytes, and width of
-/// those words. Both address and length are multiples of the width of an element.
+/// Splits `len` bytes from an address on into naturally aligned words, each as wide as possible: offset, bytes, and
+/// width of the words. Address and length are multiples of an element's width.
 pub(super) fn words(address: u64, len: usize) -> impl Iterator<Item = (usize, usize, Width)> {
     let mut next = 0;
     std::iter::from_fn(move || {
@@ -31,7 +31,7 @@ pub(super) fn words(address: u64, len: usize) -> impl Iterator<Item = (usize, us
             bytes <= left && (address + start as u64).is_multiple_of(bytes as u64)
         };
         let width = WIDTHS.into_iter().find(fits)?;
-        // Of the widest there may be many.
+        // There may be many of the widest words.
         let bytes = match width {
             Width::W8 => left / 8 * 8,
             narrow => narrow.bytes(),
@@ -42,8 +42,8 @@ pub(super) fn words(address: u64, len: usize) -> impl Iterator<Item = (usize, us
 }
 
 impl Work {
-    /// The same in words, for elements of this width from an address on, with the offset of each part. The type stays that of
-    /// the elements, which these operations do not look at. `None`: element by element.
+    /// Splits work on elements of this width, from an address on, into words, with the offset of each part. The type
+    /// stays that of the elements; these operations do not use it. `None`: element by element.
     #[inline]
     pub(super) fn in_words(
         &self,

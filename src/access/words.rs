@@ -20,13 +20,13 @@ use crate::window::{OnTarget, Window};
 /// Fewer elements are updated faster one by one.
 pub(super) const MANY: usize = 16;
 
-/// Bulk mode costs as much as combining so many elements one by one: it begins after so many.
+/// Bulk mode costs as much as combining this many elements one by one, so it begins after as many.
 const BULK_MODE_AFTER: usize = 4096;
 
-/// Bulk mode ends after so many single atomics, each of which took the lock because of it.
+/// Bulk mode ends after this many single atomics that took the lock because of it.
 const SINGLES: u64 = 256;
 
-/// What stands between single atomics and work on many elements.
+/// What separates single atomics from work on many elements.
 pub(super) enum Singles<'w> {
     /// Nothing: no such work is done in this window.
     Free,
@@ -47,8 +47,8 @@ impl Window {
         Some(Singles::InFlight { _flag })
     }
 
-    /// As [`Window::begin_singles`], on several targets, of which [`Singles::are_free_at`] is to be asked; `None` if this
-    /// thread has no flag.
+    /// As [`Window::begin_singles`], for several targets; [`Singles::are_free_at`] has to be asked for each. `None` if
+    /// this thread has no flag.
     #[inline(always)]
     pub(super) fn begin_list(&self) -> Option<Singles<'_>> {
         let Some(flags) = self.flags.as_ref() else {
@@ -61,7 +61,7 @@ impl Window {
 }
 
 impl Singles<'_> {
-    /// Whether single atomics may change the mapped words of a target that was entered. If not, they take the lock.
+    /// Whether single atomics may change the mapped words of an entered target. If not, they take the lock.
     #[inline(always)]
     pub(super) fn are_free_at(&self, target: &Target) -> bool {
         match self {
@@ -99,8 +99,8 @@ impl OnTarget<'_> {
         })
     }
 
-    /// Calls `update` for work on `count` mapped words of the target. It is told whether no other accumulate touches
-    /// them meanwhile; else each word takes an atomic.
+    /// Calls `update` for work on `count` mapped words of the target. Its argument says whether no other accumulate
+    /// touches them meanwhile; if false, each word takes an atomic.
     pub(super) fn at_words(self, count: usize, update: impl FnOnce(bool)) -> Result<()> {
         let window = self.window;
         let flags = window.flags.as_ref();
@@ -116,7 +116,7 @@ impl OnTarget<'_> {
         let route = self.route()?;
         self.with_accumulate_lock(&route.accumulate_lock, || {
             match route.bulk_mode.atomic() {
-                // What does not pay is here for want of a flag, or since bulk mode is on.
+                // Work too small to pay comes here only without a flag, or because bulk mode is on.
                 Some(bulk_mode) if pays || many && bulk_mode.look() != 0 => {
                     update(self.is_alone(bulk_mode)?);
                 }
@@ -130,7 +130,7 @@ impl OnTarget<'_> {
         })
     }
 
-    /// Under the lock: keeps single atomics out, if that is possible.
+    /// With the lock held: keeps single atomics out, if possible.
     fn is_alone(self, bulk_mode: &AtomicU64) -> Result<bool> {
         if !enter_bulk_mode(bulk_mode, SINGLES) {
             return Ok(true);
@@ -145,7 +145,7 @@ impl OnTarget<'_> {
         alone
     }
 
-    /// Returns once the in-flight flag of each thread of each rank was read as clear; this thread has set none.
+    /// Returns once the in-flight flag of each thread of each rank was seen clear; this thread has set none.
     #[cold]
     fn await_in_flight(self) -> Result<()> {
         let (team, operation) = (&self.window.team, self.aim.operation);
@@ -153,7 +153,7 @@ impl OnTarget<'_> {
             let blame = |error| team.blame(operation, rank, error);
             let flags = match self.window.in_flight_flags_of(rank) {
                 Ok(flags) => flags,
-                // A rank that left the job does nothing any more.
+                // A rank that left the job does no more operations.
                 Err(error) if matches!(error.kind(), ErrorKind::Peer(PeerError::Left { .. })) => {
                     continue;
                 }
@@ -165,7 +165,7 @@ impl OnTarget<'_> {
             };
             for flag in flags {
                 let unmarked = || Ok(flag.load().map_err(blame)? == 0);
-                // In a loop of single atomics it is away for moments only.
+                // In a loop of single atomics, the flag is clear only for moments.
                 let patience = team.context.patience().among_rivals();
                 patience.wait(unmarked, check)?;
             }
@@ -173,9 +173,9 @@ impl OnTarget<'_> {
         Ok(())
     }
 
-    /// Posts atomics of the device to words of a target, in memory that is not mapped here: where others may update
-    /// them without atomics, under the lock, and complete on return. Today's devices map all memory of a window with
-    /// in-flight flags, or refuse.
+    /// Posts atomics of the device to words of a target, in memory that is not mapped here. If other ranks may update
+    /// them without atomics, this takes the lock and is complete on return. Today's devices map all memory of a window
+    /// with in-flight flags, or refuse.
     pub(super) fn at_words_by_device(
         self,
         lock: &RemoteWord,
@@ -194,7 +194,7 @@ impl OnTarget<'_> {
     }
 }
 
-/// Whether work on so many elements is to take the lock. What was updated one by one counts for the next.
+/// Whether work on `count` elements should take the lock. Elements updated one by one count towards later calls.
 fn pays(route: &Route, count: usize) -> bool {
     let bulk_mode = route.bulk_mode.atomic();
     if bulk_mode.is_none_or(|bulk_mode| bulk_mode.look() != 0) {

@@ -7,8 +7,7 @@ use crate::datatype::{BasicType, Op};
 use crate::diagnostics::OperationKind;
 use crate::error::{Error, Misuse, Result};
 
-/// `count` elements of one predefined type, one after the other in each of the buffers and at the
-/// target.
+/// `count` elements of one predefined type, contiguous in each of the buffers and at the target.
 pub(super) struct Work {
     pub(super) kind: OperationKind,
     pub(super) ty: BasicType,
@@ -18,7 +17,7 @@ pub(super) struct Work {
     pub(super) operands: *const u8,
     /// If not null: the old elements must equal these, or nothing changes.
     pub(super) compare: *const u8,
-    /// Where the old elements go, or null.
+    /// The buffer for the old elements, or null.
     pub(super) result: *mut u8,
 }
 
@@ -43,7 +42,7 @@ impl Work {
         }
     }
 
-    /// The same on `count` words, from byte `offset` on.
+    /// The same work on `count` words, from byte `offset` on.
     pub(super) fn part(&self, offset: usize, count: usize) -> Self {
         let skip = |buffer: *const u8| match buffer.is_null() {
             true => buffer,
@@ -59,8 +58,8 @@ impl Work {
         }
     }
 
-    /// Checks that the operation is defined for the type, and returns how many bytes there are from
-    /// the first element to the end of the last.
+    /// Checks that the operation is defined for the type, and returns the number of bytes from the
+    /// first element to the end of the last.
     pub(super) fn check(&self, operation: &'static str) -> Result<usize> {
         self.op.check_defined_for(operation, self.ty)?;
         let whole = byte_len(operation, self.count, self.ty.extent())?;
@@ -70,7 +69,7 @@ impl Work {
         })
     }
 
-    /// Checks that the operation makes sense where nothing is fetched.
+    /// Checks that the operation is useful if nothing is fetched.
     pub(super) fn check_changes(operation: &'static str, op: Op) -> Result<()> {
         match op {
             Op::NoOp => Err(Error::new(operation, Misuse::FetchesNothing)),
@@ -91,7 +90,7 @@ impl Work {
         }
     }
 
-    /// Whether what the target has does not matter.
+    /// Whether the target's old values are irrelevant.
     pub(super) fn overwrites(&self) -> bool {
         self.op == Op::Replace && self.result.is_null() && self.compare.is_null()
     }

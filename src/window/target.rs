@@ -57,8 +57,7 @@ pub(crate) struct Route {
     /// The number of elements that this rank has combined one by one since bulk mode was off.
     pub(crate) one_by_one: AtomicUsize,
     pub(crate) mapping: Option<Mapping>,
-    /// The part of the target's memory that is mapped, even if the target itself does not know of
-    /// the mapping.
+    /// The part of the target's memory that is mapped, even if [`Target`] does not show it.
     pub(crate) mapped: Reach,
     /// The known regions of the target, in a dynamic window.
     pub(crate) attached: Option<RegionCache>,
