@@ -5,23 +5,23 @@ use std::ops::BitOr;
 
 use crate::error::{Error, Misuse, Result};
 
-/// A set of assertions; join them with `|`.
+/// A set of assertions; combine them with `|`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Assert(u32);
 
 impl Assert {
     /// No promise.
     pub const NONE: Self = Self(0);
-    /// `lock`, `lock_all`: no other rank holds or tries a lock that conflicts. `start`: every target
-    /// has posted, and said so by other means. `post`: nothing more is promised than without it.
+    /// `lock`, `lock_all`: no other rank holds or requests a conflicting lock. `start`: every target has posted, and
+    /// this rank was told so by other means. `post`: no effect.
     pub const NO_CHECK: Self = Self(1);
     /// `fence`, `post`: this rank's memory was not stored to since the last synchronisation.
     pub const NO_STORE: Self = Self(2);
     /// `fence`, `post`: this rank's memory will not be put to until the next fence or `wait`.
     pub const NO_PUT: Self = Self(4);
-    /// `fence`, by all ranks: no operation of this rank is under way.
+    /// `fence`, by all ranks: no operation of this rank is pending.
     pub const NO_PRECEDE: Self = Self(8);
-    /// `fence`, by all ranks: no operation follows before the next one.
+    /// `fence`, by all ranks: no operation follows before the next fence.
     pub const NO_SUCCEED: Self = Self(16);
 
     /// Local. True if all of `other` is asserted.
@@ -41,7 +41,7 @@ impl Assert {
         (Self::NO_SUCCEED, "NO_SUCCEED"),
     ];
 
-    /// Fails if anything is asserted that makes no sense for `operation`.
+    /// Fails if an assertion is not legal for `operation`.
     #[inline]
     pub(crate) fn check(self, operation: &'static str, legal: Self) -> Result<()> {
         match legal.contains(self) {
@@ -68,7 +68,7 @@ impl fmt::Display for Assert {
     }
 }
 
-/// The sets that calls take.
+/// The sets that calls accept.
 impl Assert {
     pub(crate) const OF_LOCK: Self = Self::NO_CHECK;
     pub(crate) const OF_START: Self = Self::NO_CHECK;

@@ -10,8 +10,8 @@ use crate::peers::not_forked;
 use crate::window::Window;
 
 impl Window {
-    /// Collective. Waits until every rank has come here, for the same purpose. After a failure there
-    /// is no other time: it would take back the flags with which the others learn of it.
+    /// Collective. Waits until every rank has called this for the same purpose. After a failure it cannot be called
+    /// again: that would overwrite the flags that tell the others of the failure.
     #[inline]
     pub(crate) fn synchronise(&self, operation: &'static str, purpose: Purpose) -> Result<()> {
         let _call = self.in_shown_call(operation, None);

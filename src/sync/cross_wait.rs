@@ -17,7 +17,7 @@ use crate::terms::Aim;
 use crate::window::{CALL_AT, Window};
 
 impl Window {
-    /// Says that this rank waits in a collective call. False if that has to be tried again.
+    /// Publishes that this rank waits in a collective call. False if this has to be retried.
     #[cold]
     pub(crate) fn publish_call(&self, purpose: Purpose) -> bool {
         let arrived = self.flags_have_arrived();
@@ -33,14 +33,14 @@ impl Window {
         self.block.word(CALL_AT).store(0, Ordering::Release);
     }
 
-    /// Fails if the rank of `aim`, which this rank waits for, waits for this one itself.
+    /// Fails if the rank of `aim`, for which this rank waits, waits for this rank.
     #[cold]
     pub(super) fn check_cross_wait(
         &self,
         Aim { operation, rank }: Aim,
         needs: &'static str,
     ) -> Result<()> {
-        // Whether a rank can be reached is for others to judge.
+        // Other checks decide whether a rank can be reached.
         let word = (self.team).word(rank, &self.parts.blocks, CALL_AT);
         let call = word.and_then(|word| word.load_whole()).unwrap_or(0);
         match self.barrier.awaits_this_rank(call) {

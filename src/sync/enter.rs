@@ -7,7 +7,7 @@ use crate::window::target::Target;
 use crate::window::{Admission, Held, OnTarget, Window};
 
 impl Window {
-    /// A target that operations may go to; see [`Window::enter`].
+    /// A target on which operations may proceed; see [`Window::enter`].
     #[inline]
     pub(crate) fn open_or_enter(&self, aim: Aim) -> Result<OnTarget<'_>> {
         let target = match self.open_target(aim.rank) {
@@ -17,7 +17,7 @@ impl Window {
         Ok(self.on_known(aim, target))
     }
 
-    /// Enters a target: checks that an epoch is open, finds the ways to its memory and, under
+    /// Enters a target: checks that an epoch is open, finds the route to its memory and, under
     /// `lock_all`, takes its lock.
     #[inline]
     pub(crate) fn enter(&self, aim: Aim) -> Result<OnTarget<'_>> {

@@ -8,20 +8,19 @@ use crate::peers::not_forked;
 use crate::window::Window;
 
 impl Window {
-    /// Collective. Ends the access epoch that the last fence began, in which every operation is
-    /// then complete at its target, and begins the next (MPI-4.1, section 12.5.1).
+    /// Collective. Ends the access epoch that the last fence began, and begins the next. On return, all operations of
+    /// the ended epoch are complete at their targets (MPI-4.1, section 12.5.1).
     ///
-    /// [`Assert::NO_PRECEDE`] skips only the waiting for this rank's own operations;
-    /// [`Assert::NO_SUCCEED`] leaves no epoch open; both together (on all ranks) skip the barrier
-    /// too. The others change nothing here: an access by RDMA cannot be put off until its target
-    /// has entered the epoch, so the barrier stays. What this rank sees by itself is checked: that it
-    /// called no operation before `NO_PRECEDE`, and calls none after `NO_SUCCEED`. That all ranks
-    /// promise the same two is not, nor what the others promise.
+    /// [`Assert::NO_PRECEDE`] only skips the wait for this rank's own operations. [`Assert::NO_SUCCEED`] leaves no
+    /// epoch open. Both together (on all ranks) skip the barrier too. The other assertions have no effect: an RDMA
+    /// access cannot be delayed until its target has entered the epoch, so the barrier stays. Each rank's own promises
+    /// are checked: no operation before `NO_PRECEDE`, and none after `NO_SUCCEED`. It is not checked that all ranks
+    /// promise the same two, nor are the other promises.
     ///
     /// # Errors
-    /// A lock is held, an epoch of `start` or `post` is open, a rank died or left, or has come to
-    /// `free`; an operation failed; the assertion [`Assert::NO_CHECK`], or [`Assert::NO_PRECEDE`] after an
-    /// operation of this rank (a refused one, too) since the last fence: then the epoch goes on.
+    /// A lock is held; an epoch of `start` or `post` is open; a rank died or left, or called `free`; an operation
+    /// failed; the assertion is [`Assert::NO_CHECK`], or is [`Assert::NO_PRECEDE`] after an operation of this rank
+    /// (even a refused one) since the last fence: then the epoch continues.
     #[inline]
     pub fn fence(&self, assert: Assert) -> Result<()> {
         assert.check("fence", Assert::OF_FENCE)?;

@@ -19,8 +19,8 @@ impl Window {
     /// (MPI-4.1, section 12.5.4). Needs a lock of `target` or `lock_all`.
     ///
     /// # Errors
-    /// `target` is not locked or not a rank; an operation failed; the target died, or the job was
-    /// aborted because another rank did.
+    /// `target` is not locked or not a rank; an operation failed; the target died, or the job was aborted because
+    /// another rank did.
     #[inline]
     pub fn flush(&self, target: u32) -> Result<()> {
         match flush_at_once(self, target) {
@@ -29,7 +29,7 @@ impl Window {
         }
     }
 
-    /// The target, if nothing of this rank is under way there and nothing amiss; this rank's own loads may still
+    /// The target, if no operation of this rank is pending there and there is no error. This rank's own loads may still
     /// overtake its stores.
     #[inline(always)]
     fn complete_at_once(&self, target: u32) -> Option<&Target> {
@@ -98,8 +98,8 @@ impl Window {
         self.context().check_aborted(OPERATION)
     }
 
-    /// Local. Makes this rank's own loads and stores and its peers' operations on its memory see
-    /// each other (MPI-4.1, section 12.5.4, `MPI_Win_sync`). Needs a lock.
+    /// Local. Makes this rank's own loads and stores and its peers' operations on its memory visible to each other
+    /// (MPI-4.1, section 12.5.4, `MPI_Win_sync`). Needs a lock.
     ///
     /// # Errors
     /// Nothing is locked; the job was aborted.
@@ -109,7 +109,7 @@ impl Window {
         self.context().check_aborted("sync")
     }
 
-    /// The target, if operations on it go ahead in a passive-target epoch.
+    /// The target, if operations on it may proceed in a passive-target epoch.
     #[inline]
     fn on_passive(&self, aim: Aim) -> Result<OnTarget<'_>> {
         let target = match self.targets.get(aim.rank as usize) {
@@ -145,7 +145,7 @@ impl Window {
         }
     }
 
-    /// Has all that was posted go, so that what is for one target does not wait until another one has answered.
+    /// Sends all posted operations, so that those for one target do not wait for the answer of another.
     #[cold]
     fn send_posted(&self) {
         if is_forked() {
@@ -154,14 +154,13 @@ impl Window {
         for (_, target) in self.targets.used() {
             let last = target.posted.last();
             if let Some(route) = target.route().filter(|_| last != Ticket::DONE) {
-                // If it has failed, the wait for it says so.
+                // If it has failed, the wait for it returns the error.
                 let _ = route.endpoint.completed(last);
             }
         }
     }
 
-    /// Applies `wait` to every target that something was posted to, also after a failure, of which
-    /// the first is returned.
+    /// Calls `wait` for every target with posted operations, even after a failure; returns the first failure.
     #[cold]
     pub(super) fn each_posted<'w>(
         &'w self,
@@ -184,14 +183,12 @@ impl OnTarget<'_> {
     #[inline]
     pub(crate) fn flush(self) -> Result<()> {
         self.complete()?;
-        // A store of ours may still sit in the processor's store buffer, where a later load of
-        // ours would overtake it.
+        // A store of this rank may still be in the processor's store buffer, where its later load would overtake it.
         self.target.stored.flush(full_fence);
         Ok(())
     }
 
-    /// As [`OnTarget::flush`], as far as other ranks can tell: this rank's own loads may still overtake
-    /// its stores.
+    /// As [`OnTarget::flush`], as far as other ranks can tell: this rank's own loads may still overtake its stores.
     #[inline]
     pub(crate) fn complete(self) -> Result<()> {
         if self.target.posted.last() != Ticket::DONE {
@@ -201,8 +198,7 @@ impl OnTarget<'_> {
         Ok(())
     }
 
-    /// Makes the origin buffers of this rank's operations there its own again, in an epoch of any
-    /// kind.
+    /// Waits until the origin buffers of this rank's operations there may be used again, in an epoch of any kind.
     #[inline]
     pub(crate) fn flush_locally(self) -> Result<()> {
         if self.target.posted.last() != Ticket::DONE {
@@ -212,7 +208,7 @@ impl OnTarget<'_> {
         Ok(())
     }
 
-    /// Waits for what the device has not reported complete yet.
+    /// Waits for operations that the device has not yet reported complete.
     pub(crate) fn complete_posted(self) -> Result<()> {
         not_forked(self.aim.operation)?;
         let _call = self.window.in_call(self.aim);
@@ -223,7 +219,7 @@ impl OnTarget<'_> {
             .map_err(|error| self.failed(error))
     }
 
-    /// Waits for the origin buffers that the device has not given back yet.
+    /// Waits for origin buffers that the device has not yet released.
     fn release_posted(self) -> Result<()> {
         not_forked(self.aim.operation)?;
         let _call = self.window.in_call(self.aim);
@@ -234,14 +230,14 @@ impl OnTarget<'_> {
     }
 }
 
-/// What is loaded from here on is no older than what was got before: that is complete, though it was but
-/// loaded, which another load might overtake.
+/// Orders later loads after earlier gets. A get of mapped memory is complete, but is only a load, which a later load
+/// might overtake.
 #[inline(always)]
 pub(crate) fn behind_gets() {
     fence(Ordering::Acquire);
 }
 
-/// Waits until an operation has completed or failed. False if `go_on` says no before.
+/// Waits until an operation has completed or failed. Returns false if `go_on` returns false before.
 fn ends_while(
     endpoint: &dyn Endpoint,
     ticket: Ticket,
@@ -256,7 +252,7 @@ fn ends_while(
     patience.wait(ended, check).is_ok()
 }
 
-/// One-sided. [`Window::flush`] where nothing is waited for and nothing amiss; else false, with nothing done.
+/// One-sided. [`Window::flush`], if there is nothing to wait for and no error; else returns false without effect.
 #[inline(always)]
 #[must_use]
 pub fn flush_at_once(window: &Window, target: u32) -> bool {
@@ -267,16 +263,16 @@ pub fn flush_at_once(window: &Window, target: u32) -> bool {
     complete.is_some()
 }
 
-/// One-sided. [`Window::flush_local`] where nothing is waited for and nothing amiss; else false, with nothing done.
+/// One-sided. [`Window::flush_local`], if there is nothing to wait for and no error; else returns false without effect.
 #[inline(always)]
 #[must_use]
 pub fn flush_local_at_once(window: &Window, target: u32) -> bool {
     window.complete_at_once(target).is_some()
 }
 
-/// Local. Waits until the device has done with the buffers of all of this rank's operations, whether
-/// they failed or not; false if that takes longer than `limit`. Waits for no other rank. True in a process
-/// that was forked from the rank, whose copies of the buffers no device uses.
+/// Local. Waits until the device no longer uses the buffers of any of this rank's operations, whether they failed or
+/// not; false if that takes longer than `limit`. Does not wait for other ranks. True in a process that was forked from
+/// the rank: no device uses its copies of the buffers.
 #[must_use]
 pub fn quiesce(window: &Window, limit: Duration) -> bool {
     if is_forked() {

@@ -7,11 +7,11 @@ use crate::terms::Flavor;
 use crate::window::Window;
 
 impl Window {
-    /// Collective. Frees the window, and its memory if the library allocated it; what is attached is
-    /// detached. First deletes this rank's attributes, then waits for all ranks, unless all gave the
-    /// hint `no_locks`, sizes and displacement units are the same on all, and the window is not a shared one: then the program sees to
-    /// it that no operation on this rank's memory is still to come, nor a `shared_query` of it, by a fence or by `wait`
-    /// (MPI-4.1, section 12.2.5, `MPI_Win_free`).
+    /// Collective. Frees the window, its memory if the library allocated it, and detaches attached memory. First
+    /// deletes this rank's attributes, then waits for all ranks. It does not wait if all gave the hint `no_locks`,
+    /// sizes and displacement units are equal on all, and the window is not a shared one. Then the program must ensure,
+    /// by a fence or `wait`, that no operation on this rank's memory and no `shared_query` of it follow (MPI-4.1,
+    /// section 12.2.5, `MPI_Win_free`).
     ///
     /// # Errors
     /// As for [`Window::try_free`]; the memory is leaked, since peers may still access it.
@@ -19,15 +19,15 @@ impl Window {
         self.try_free().map_err(|(_leaked, error)| error)
     }
 
-    /// Collective. As [`Window::free`], and gives the window back if that fails.
+    /// Collective. As [`Window::free`], but returns the window if that fails.
     ///
     /// # Errors
-    /// An epoch is open, or the callback of an attribute failed: then the window is as it was, and
-    /// this rank may try again, while the others wait. A rank died or left, or is in a fence: then
-    /// the window can do nothing that is collective any more, and is best leaked.
+    /// An epoch is open, or the callback of an attribute failed: then the window is unchanged, and this rank may try
+    /// again while the others wait. A rank died or left, or is in a fence: then all collective calls on the window
+    /// fail, and the best is to leak it.
     pub fn try_free(self) -> std::result::Result<(), (Box<Self>, Error)> {
-        // A segment of all ranks goes with the first of them. And what a rank says of its part stands in its block: where
-        // that differs, or the memory is shared, others may read it at any time, and not only when they access the memory.
+        // A shared allocation is freed with the first rank's part. A rank's entry is in its block: if entries differ,
+        // or the memory is shared, others may read the entry at any time, not only when they access the memory.
         let waits = !self.refuses_locks || self.flavor() == Flavor::Shared || self.parts.differ();
         match self.prepare_to_free(waits) {
             Ok(()) => {
@@ -56,12 +56,12 @@ impl Window {
     }
 }
 
-/// Collective. As [`Window::free`], with a last look at this rank's memory, its first byte and how many there
-/// are, once all ranks have come here and nobody changes it any more. Waits for all ranks whatever the
-/// hints, and returns what `last_look` did.
+/// Collective. As [`Window::free`], but calls `last_look` with the address and size of this rank's memory, after all
+/// ranks have called this and none changes the memory any more. Waits for all ranks whatever the hints, and returns the
+/// result of `last_look`.
 ///
 /// # Errors
-/// As for [`Window::free`]; then nothing was looked at.
+/// As for [`Window::free`]; then `last_look` was not called.
 pub fn free_with<R>(window: Window, last_look: impl FnOnce(*const u8, u64) -> R) -> Result<R> {
     window.prepare_to_free(true)?;
     let looked = last_look(window.base(), window.size());
@@ -69,12 +69,12 @@ pub fn free_with<R>(window: Window, last_look: impl FnOnce(*const u8, u64) -> R)
     Ok(looked)
 }
 
-/// Collective. As [`Window::try_free`], for a window whose attributes the caller has: `delete` is called before anything else is
-/// done, and before the other ranks hear of it. Waits for all ranks whatever the hints.
+/// Collective. As [`Window::try_free`], for a window whose attributes the caller keeps. `delete` is called first,
+/// before the other ranks are told. Waits for all ranks whatever the hints.
 ///
 /// # Errors
-/// As for [`Window::try_free`]. `delete` failed, or an epoch was open, so that it was not called: then the window is as it
-/// was.
+/// As for [`Window::try_free`]. `delete` failed, or an epoch was open and `delete` was not called: then the window is
+/// unchanged.
 pub fn try_free_after<E: From<Error>>(
     window: Window,
     delete: impl FnOnce() -> std::result::Result<(), E>,

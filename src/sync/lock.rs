@@ -19,15 +19,15 @@ use crate::window::{Held, OnTarget, Window};
 const LOCK: &str = "lock";
 
 impl Window {
-    /// One-sided. Begins a passive-target epoch of `target`: waits for its lock, without the
-    /// target's help. A waiting exclusive lock keeps new shared ones back (MPI-4.1, section
-    /// 12.5.3): for 20 ms, where this rank holds a lock, of any window, that others wait for, and for a
-    /// second elsewhere. So it need not be a program's care in which order it takes shared locks.
+    /// One-sided. Begins a passive-target epoch of `target`: waits for its lock, without the target's help (MPI-4.1,
+    /// section 12.5.3). While a rank waits for an exclusive lock, new shared locks wait too: for 20 ms if their rank
+    /// holds a lock, of any window, that others wait for, and otherwise for a second. So programs may take shared locks
+    /// in any order.
     ///
     /// # Errors
-    /// `target` is locked by this rank already or not a rank; an epoch of fence or `start`, or
-    /// `lock_all` is in force; `target` is this rank, and exposed by `post`; the window has the hint
-    /// `no_locks`; another assertion than [`Assert::NO_CHECK`]; a rank that could hold the lock died.
+    /// This rank has already locked `target`, or it is not a rank; an epoch of fence, `start` or `lock_all` is open;
+    /// `target` is this rank, and exposed by `post`; the window has the hint `no_locks`; the assertion is not
+    /// [`Assert::NO_CHECK`]; a rank that could hold the lock died.
     #[inline]
     pub fn lock(&self, kind: LockKind, target: u32, assert: Assert) -> Result<()> {
         match assert == Assert::NONE && lock_at_once(self, kind, target) {
@@ -53,7 +53,7 @@ impl Window {
         let concurrent = self.context().concurrent();
         (self.epochs).begin_lock(on.aim, on.epoch(), concurrent)?;
         if held == Held::Unchecked {
-            // What others did before this rank was told that it need not check is seen.
+            // Makes visible what other ranks did before this rank was told that it need not check.
             fence(Ordering::Acquire);
         } else if let Err(error) = on.take(held, route) {
             self.epochs.let_go(on.epoch());
@@ -64,12 +64,12 @@ impl Window {
         Ok(())
     }
 
-    /// One-sided. Ends the epoch that [`Window::lock`] began: all of this rank's operations on
-    /// `target` are complete there when it returns (MPI-4.1, section 12.5.3).
+    /// One-sided. Ends the epoch that [`Window::lock`] began. On return, all of this rank's operations on `target` are
+    /// complete there (MPI-4.1, section 12.5.3).
     ///
     /// # Errors
-    /// `target` is not locked by this rank or not a rank; an operation failed; the target died, or the
-    /// job was aborted because another rank did: then the epoch is over all the same.
+    /// `target` is not locked by this rank or not a rank; an operation failed; the target died, or the job was aborted
+    /// because another rank did: then the epoch has ended nevertheless.
     #[inline]
     pub fn unlock(&self, target: u32) -> Result<()> {
         match unlock_at_once(self, target) {
@@ -94,7 +94,7 @@ impl Window {
         on.check_liveness()
     }
 
-    /// What has to be so before a lock, off the fast path.
+    /// The conditions for a lock, off the fast path.
     #[cold]
     fn prepare_to_lock(&self, target: u32) -> Result<()> {
         self.team.check_rank(LOCK, target)?;
@@ -122,7 +122,7 @@ impl Window {
 }
 
 impl OnTarget<'_> {
-    /// Where operations went through the device.
+    /// The same, if operations went through the device.
     fn end_lock_behind(self, held: Held, posted: Ticket) -> Result<()> {
         let _call = self.window.in_call(self.aim);
         self.complete_before_release()?;
@@ -143,9 +143,9 @@ impl OnTarget<'_> {
         released
     }
 
-    /// Waits for what the release of a lock does not wait for itself. One that goes through the
-    /// device takes effect after everything that was posted before it, and its end is awaited: then
-    /// all of that is complete, or the release fails with it.
+    /// Waits for operations that the release of a lock does not wait for. A release through the device takes effect
+    /// after everything that was posted before it, and is itself awaited: then all of that is complete, or the release
+    /// fails too.
     #[cold]
     pub(super) fn complete_before_release(self) -> Result<()> {
         let by_device = matches!(self.epoch().held(), Held::Shared | Held::Exclusive)
@@ -156,7 +156,7 @@ impl OnTarget<'_> {
         }
     }
 
-    /// Gives a lock back, behind what this rank has stored.
+    /// Releases a lock, after all of this rank's stores.
     #[inline(always)]
     pub(crate) fn release(self, held: Held, route: &Route) -> Result<()> {
         match give_back(&route.lock, held, self.me()) {
@@ -174,8 +174,8 @@ impl OnTarget<'_> {
         }
     }
 
-    /// Tries until the lock is there. Who holds it shared is not known, so any rank may be the one
-    /// whose death makes the wait endless.
+    /// Tries until it has the lock. The holders of a shared lock are unknown, so any rank's death may make the wait
+    /// endless.
     #[cold]
     fn await_lock(self, word: &RemoteWord, wanted: Held) -> Result<()> {
         let _call = self.window.in_call(self.aim);
@@ -199,14 +199,14 @@ impl OnTarget<'_> {
         tried.map_err(|error| self.stranded(error))
     }
 
-    /// This rank in the world, as lock words name it.
+    /// This rank's number in the world, as in lock words.
     #[inline]
     fn me(self) -> u32 {
         self.window.context().rank().0
     }
 }
 
-/// The lock word of a target that was found before, where the processor changes it.
+/// The lock word of a target with a known route, if the processor changes it.
 #[inline(always)]
 pub(super) fn known_word(target: &Target) -> Option<&RemoteWord> {
     let word = &target.route()?.lock;
@@ -222,7 +222,7 @@ fn try_take(word: &RemoteWord, held: Held, me: u32) -> Result<bool> {
     }
 }
 
-/// Gives back a lock that `me` holds, if it holds one, behind what this rank has stored.
+/// Releases a lock that `me` holds, if it holds one, after all of this rank's stores.
 #[inline(always)]
 pub(super) fn give_back(word: &impl LockWord, held: Held, me: u32) -> Result<()> {
     if !TOTAL_STORE_ORDER {
@@ -239,7 +239,8 @@ pub(super) fn give_back(word: &impl LockWord, held: Held, me: u32) -> Result<()>
     word.fetch_add(add).map(drop)
 }
 
-/// One-sided. [`Window::lock`] without assertions, where the lock is free and nothing amiss; else false, with nothing changed.
+/// One-sided. [`Window::lock`] without assertions, if the lock is free and there is no error; else returns false
+/// without effect.
 #[inline(always)]
 #[must_use]
 pub fn lock_at_once(window: &Window, kind: LockKind, target: u32) -> bool {
@@ -266,7 +267,8 @@ pub fn lock_at_once(window: &Window, kind: LockKind, target: u32) -> bool {
     at_once
 }
 
-/// One-sided. [`Window::unlock`] where nothing is waited for and nothing amiss; else false, with nothing changed but a count.
+/// One-sided. [`Window::unlock`], if there is nothing to wait for and no error; else returns false and changes at most
+/// a count.
 #[inline(always)]
 #[must_use]
 pub fn unlock_at_once(window: &Window, target: u32) -> bool {
@@ -286,7 +288,7 @@ pub fn unlock_at_once(window: &Window, target: u32) -> bool {
         && epochs.begin_unlock(known.epoch(), held, concurrent);
     if at_once {
         let me = window.context().rank().0;
-        // What the processor adds is added.
+        // An addition by the processor does not fail.
         let given_back = give_back(word, held, me);
         debug_assert!(given_back.is_ok());
         epochs.let_go(known.epoch());
@@ -294,12 +296,12 @@ pub fn unlock_at_once(window: &Window, target: u32) -> bool {
     at_once
 }
 
-/// One-sided. Completes all of this rank's operations, and gives back every lock that it holds of the
-/// window, of `lock_all` too.
+/// One-sided. Completes all of this rank's operations, and releases every lock of the window that it holds, including
+/// those of `lock_all`.
 ///
 /// # Errors
-/// An operation failed: then no lock is given back, since one target's memory may be the origin of
-/// another's operation. An unlock failed, of which the first is told; the others took place.
+/// An operation failed: then no lock is released, since one target's memory may be the origin of another's operation.
+/// An unlock failed: the first failure is returned; the others took place.
 pub fn unlock_everything(window: &Window, operation: &'static str) -> Result<()> {
     not_forked(operation)?;
     window.complete_all(operation)?;

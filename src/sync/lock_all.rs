@@ -20,20 +20,18 @@ impl Window {
     /// One-sided. Begins a passive-target epoch of all targets with a shared lock (MPI-4.1, section
     /// 12.5.3).
     ///
-    /// Loads and stores issue no operation that could take a lock: so the locks of all parts that
-    /// this rank may access by them are taken at once, in the order of ranks. These are its own, those
-    /// that [`Window::shared_query`] has found, and in a window of [`Window::allocate_shared`] all.
+    /// Loads and stores are not operations and take no lock. So the locks of all parts that this rank may access by
+    /// them are taken at once, in the order of ranks: its own part, those that [`Window::shared_query`] has returned,
+    /// and in a window of [`Window::allocate_shared`] all parts.
     ///
-    /// The others' are taken at the first operation there: targets that are never touched cost
-    /// nothing. So these locks are taken in the order of first use; if ranks hold exclusive locks of
-    /// some targets while they begin such an epoch, a cycle of waits can arise. The hint
-    /// `transom_eager_lock_all` takes all of them here, in the order of ranks. With
-    /// [`Assert::NO_CHECK`] no lock is taken: the program sees to it that nobody conflicts.
+    /// Other locks are taken at the first operation on their target, so targets that are never used cost nothing. These
+    /// locks are taken in the order of first use: if ranks hold exclusive locks of some targets while they begin such
+    /// an epoch, a cycle of waits can arise. The hint `transom_eager_lock_all` takes all locks here, in the order of
+    /// ranks. With [`Assert::NO_CHECK`] no lock is taken: the program ensures that there are no conflicts.
     ///
     /// # Errors
-    /// A lock is held, an epoch of fence, `start` or `post` or another `lock_all` is in force; the
-    /// window has the hint `no_locks`; another assertion than [`Assert::NO_CHECK`]; a rank that could
-    /// hold a lock died.
+    /// A lock is held; an epoch of fence, `start` or `post` or another `lock_all` is open; the window has the hint
+    /// `no_locks`; the assertion is not [`Assert::NO_CHECK`]; a rank that could hold a lock died.
     #[inline]
     pub fn lock_all(&self, assert: Assert) -> Result<()> {
         match assert == Assert::NONE && lock_all_at_once(self) {
@@ -60,7 +58,7 @@ impl Window {
         let _call = self.in_shown_call(OPERATION, None);
         epochs.next_serial();
         if assert.contains(Assert::NO_CHECK) {
-            // What others did before this rank was told that it need not check is seen.
+            // Makes visible what other ranks did before this rank was told that it need not check.
             fence(Ordering::Acquire);
             epochs.lock_all(true);
         } else if self.eager_lock_all() || self.flavor() == Flavor::Shared {
@@ -83,8 +81,8 @@ impl Window {
         Ok(())
     }
 
-    /// Begins the epoch with the locks of some ranks, this one among them. If all do so in the same
-    /// order, no cycle of waits arises. On failure, no lock is held.
+    /// Begins the epoch with the locks of some ranks, including this one. If all ranks use the same order, no cycle of
+    /// waits arises. On failure, no lock is held.
     #[cold]
     fn lock_in_order(&self, ranks: impl IntoIterator<Item = u32>) -> Result<()> {
         self.epochs.lock_all(false);
@@ -94,7 +92,7 @@ impl Window {
                 false => self.enter(Aim::new(OPERATION, rank)).map(drop),
             };
             if let Err(error) = locked {
-                // The first failure says more than what releasing after it may find.
+                // The first failure says more than later failures of releases.
                 let _ = self.leave_entered(OPERATION);
                 let own = self.on(Aim::new(OPERATION, self.rank()));
                 if own.epoch().held().is_held() {
@@ -107,12 +105,12 @@ impl Window {
         Ok(())
     }
 
-    /// One-sided. Ends the epoch that [`Window::lock_all`] began: all of this rank's operations are
-    /// complete at their targets when it returns (MPI-4.1, section 12.5.3).
+    /// One-sided. Ends the epoch that [`Window::lock_all`] began. On return, all of this rank's operations are complete
+    /// at their targets (MPI-4.1, section 12.5.3).
     ///
     /// # Errors
-    /// `lock_all` is not in force; an operation failed; a target died, or the job was aborted because
-    /// another rank did: then the epoch is over all the same.
+    /// No epoch of `lock_all` is open; an operation failed; a target died, or the job was aborted because another rank
+    /// did: then the epoch has ended nevertheless.
     #[inline]
     pub fn unlock_all(&self) -> Result<()> {
         match unlock_all_at_once(self) {
@@ -142,7 +140,7 @@ impl Window {
             completed?;
         } else {
             let others = self.leave_entered(OPERATION);
-            // The last: its memory may be the origin buffer of operations on the others.
+            // Released last: its memory may be the origin buffer of operations on the others.
             let own = self.on(Aim::new(OPERATION, self.rank()));
             let posted = own.target.posted.last();
             let left = own.leave();
@@ -157,7 +155,7 @@ impl Window {
         }
     }
 
-    /// Releases every target that was entered, also after a failure.
+    /// Releases every target that was entered, even after a failure.
     fn leave_entered(&self, operation: &'static str) -> Result<()> {
         let mut result = Ok(());
         let mut by_device = Vec::new();
@@ -174,8 +172,8 @@ impl Window {
         result
     }
 
-    /// Posts all releases before it waits for one, so that they take no longer than one does. Each
-    /// ends behind this rank's operations on its target.
+    /// Posts all releases before it waits for any, so that all of them take as long as one. Each takes effect after
+    /// this rank's operations on its target.
     #[cold]
     fn leave_by_device(&self, mut entered: Vec<(OnTarget<'_>, &Route, u64)>) -> Result<()> {
         full_fence();
@@ -203,7 +201,7 @@ impl Window {
 }
 
 impl OnTarget<'_> {
-    /// Gives back the lock that was taken under `lock_all`.
+    /// Releases the lock that was taken under `lock_all`.
     #[inline(always)]
     fn leave(self) -> Result<()> {
         self.window.epochs.release(self.epoch());
@@ -212,8 +210,8 @@ impl OnTarget<'_> {
     }
 }
 
-/// One-sided. [`Window::lock_all`] without assertions, where this rank's own lock is the only one to take, and free, and nothing
-/// amiss; else false, with nothing changed.
+/// One-sided. [`Window::lock_all`] without assertions, if this rank's own lock is free and the only one to take, and
+/// there is no error; else returns false without effect.
 #[inline(always)]
 #[must_use]
 pub fn lock_all_at_once(window: &Window) -> bool {
@@ -238,8 +236,8 @@ pub fn lock_all_at_once(window: &Window) -> bool {
     at_once
 }
 
-/// One-sided. [`Window::unlock_all`] where this rank's own lock is the only one to give back, and nothing amiss; else false, with
-/// nothing changed.
+/// One-sided. [`Window::unlock_all`], if this rank's own lock is the only one to release, and there is no error; else
+/// returns false without effect.
 #[inline(always)]
 #[must_use]
 pub fn unlock_all_at_once(window: &Window) -> bool {
@@ -257,7 +255,7 @@ pub fn unlock_all_at_once(window: &Window) -> bool {
     epochs.end_access();
     epochs.release(own.epoch());
     own.stored.forget();
-    // What the processor adds is added.
+    // An addition by the processor does not fail.
     let given_back = give_back(word, Held::Shared, window.context().rank().0);
     debug_assert!(given_back.is_ok());
     true

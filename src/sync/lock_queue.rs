@@ -32,18 +32,18 @@ use crate::window::{OnTarget, QUEUE_BEHIND};
 
 const JOINED_SHIFT: u32 = 32;
 static PASSED: u64 = 1;
-/// As [`PASSED`], of the rank that makes the count 0 again: nothing is carried to the other count.
+/// As [`PASSED`], for the rank that makes the count 0 again: nothing is carried to the other count.
 static PASSED_LAST: u64 = 1_u64.wrapping_sub(1 << JOINED_SHIFT);
 
-/// An epoch under the lock takes so many round trips at least.
+/// An epoch under the lock takes at least this many round trips.
 const ROUND_TRIPS: u32 = 2;
-/// The longest pause between two looks, for each rank ahead.
+/// The longest pause between two polls, for each rank ahead.
 const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 /// The longest pause of a rank that waits for a shared lock.
 const LONGEST_OF_READERS: Duration = Duration::from_millis(50);
 
 impl<'w> OnTarget<'w> {
-    /// Waits for the lock in `word`, which is reached through the device, and whose value `mine` says that this rank holds it.
+    /// Waits for the lock in `word`, which is accessed through the device; the word is `mine` while this rank holds it.
     /// `reserved`: the bit that reserves it. `check`: whether a wait for it can still end.
     pub(crate) fn wait_in_queue<'c>(
         self,
@@ -68,19 +68,19 @@ impl<'w> OnTarget<'w> {
                 };
                 // Any rank may be ahead.
                 let check = || pace.hastened(check().and_then(|()| self.check_all()));
-                // With new patience each time that one has passed.
+                // Patience restarts each time that a rank has passed.
                 patience.wait(has_moved, check)?;
             }
             let first = First::new(mine, reserved);
             patience.wait(|| first.tries(word).map_err(stranded), &check)
         };
         let result = wait();
-        // Also where the wait failed: else those behind would wait for this rank.
+        // Also after a failed wait: otherwise later ranks would wait for this one.
         let posted = queue.post_add(passes);
         result.and(posted.map_err(stranded))
     }
 
-    /// Whether all ranks of the window live.
+    /// Whether all ranks of the window are alive.
     fn check_all(self) -> Verdict<'w> {
         let group = &self.window.team.group;
         let awaited = Awaited::AnyOf {
@@ -91,8 +91,8 @@ impl<'w> OnTarget<'w> {
         self.window.check(self.aim.operation, awaited)
     }
 
-    /// Waits until `tried` says that it has the lock, which is reached through the device and which many may get at once. With
-    /// pauses, so that all that wait together have about one request under way.
+    /// Waits until `tried` returns that it has the lock, which is accessed through the device and which many ranks may
+    /// get at once. Pauses so that all waiting ranks together have about one request in flight.
     pub(super) fn wait_with_pauses<'c>(
         self,
         tried: impl Fn() -> Result<bool>,
@@ -117,12 +117,12 @@ impl<'w> OnTarget<'w> {
     }
 }
 
-/// The first of a queue, which tries to take the lock: by one atomic each time, since a look and then an atomic would come after
-/// that of a rank that has just released the lock and wants it again.
+/// The first of a queue, which tries to take the lock. It uses one atomic each time: a read followed by an atomic would
+/// lose against a rank that has just released the lock and wants it again.
 pub(crate) struct First {
     mine: u64,
     reserved: u64,
-    /// What the last try left or found.
+    /// The value of the word after or at the last attempt.
     seen: Cell<u64>,
 }
 
@@ -135,13 +135,13 @@ impl First {
         }
     }
 
-    /// Tries to take the lock if it is free, or else to reserve it; whether the rank has it.
+    /// Tries to take the lock if it is free, or else to reserve it; returns whether the rank has it.
     pub(crate) fn tries(&self, word: &impl LockWord) -> Result<bool> {
         let (seen, reserved) = (self.seen.get(), self.reserved);
         let reserves = seen & !reserved != 0 && seen & reserved == 0;
         let (expect, wanted) = match reserves {
             true => (seen, seen | reserved),
-            // If it was held, in the hope that it is free by now.
+            // If it was held, it may be free by now.
             false => (seen & reserved, self.mine),
         };
         let found = word.compare_swap(expect, wanted)?;
@@ -151,7 +151,8 @@ impl First {
     }
 }
 
-/// How many ranks are before the one with this number, after so many have passed; none if others have passed in its place.
+/// How many ranks are before the rank with this number, after `passed` have passed; `None` if others have passed in its
+/// place.
 fn ahead(number: u32, passed: u32) -> u32 {
     let ahead = number.wrapping_sub(passed);
     if ahead.cast_signed() < 0 { 0 } else { ahead }
@@ -161,7 +162,7 @@ fn ahead(number: u32, passed: u32) -> u32 {
 #[derive(Debug)]
 struct QueuePlace {
     number: u32,
-    /// How many are before it.
+    /// The number of ranks before it.
     ahead: u32,
 }
 
@@ -175,7 +176,7 @@ impl QueuePlace {
         })
     }
 
-    /// Looks at the counts: whether ranks have passed since the last look.
+    /// Reads the counts; returns whether ranks have passed since the last time.
     fn moves(&mut self, queue: &impl LockWord, pace: &Pace) -> Result<bool> {
         let ahead = ahead(self.number, queue.load()? as u32);
         let moved = ahead < self.ahead;
@@ -189,7 +190,7 @@ impl QueuePlace {
         Ok(moved)
     }
 
-    /// What the rank adds to the counts when it has the lock.
+    /// The value that the rank adds to the counts when it has the lock.
     fn passes(&self) -> &'static u64 {
         match self.number {
             u32::MAX => &PASSED_LAST,
@@ -198,7 +199,7 @@ impl QueuePlace {
     }
 }
 
-/// When a rank asks again: after pauses that double as long as nothing has changed.
+/// When a rank polls again: after pauses that double while nothing changes.
 pub(super) struct Pace {
     shortest: Duration,
     longest: Duration,
@@ -207,7 +208,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// `round_trip`: how long a request took.
+    /// `round_trip`: the duration of a request.
     pub(super) fn new(round_trip: Duration, longest: Duration) -> Self {
         let shortest = (ROUND_TRIPS * round_trip).min(longest);
         Self {
@@ -222,7 +223,7 @@ impl Pace {
         Instant::now() >= self.due.get()
     }
 
-    /// Asks after so many pauses.
+    /// Polls after this many pauses.
     pub(super) fn put_off(&self, pauses: u32) {
         let pause = self.pause.get();
         self.due.set(Instant::now() + pauses * pause);
@@ -233,7 +234,7 @@ impl Pace {
         self.pause.set(self.shortest);
     }
 
-    /// Asks at once after a check that found a reason why the wait cannot end: what is awaited may have happened before.
+    /// Polls at once if a check found that the wait cannot end: the awaited event may have happened before.
     fn hastened<'c>(&self, verdict: Verdict<'c>) -> Verdict<'c> {
         if verdict.is_err() {
             self.due.set(Instant::now());

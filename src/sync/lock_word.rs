@@ -23,22 +23,22 @@ pub(crate) const WAITING: u64 = 1 << 62;
 const RANK_SHIFT: u32 = 32;
 const RANK_MASK: u64 = (1 << 30) - 1;
 
-/// The word while `rank` holds it exclusively and nobody else is near.
+/// The word while `rank` holds it exclusively and no other rank holds or wants it.
 pub(crate) const fn exclusive(rank: u32) -> u64 {
     EXCLUSIVE | (rank as u64 & RANK_MASK) << RANK_SHIFT
 }
 
-/// Who holds the word exclusively.
+/// The rank that holds the word exclusively.
 pub(crate) fn holder(word: u64) -> Option<u32> {
     (word & EXCLUSIVE != 0).then_some((word >> RANK_SHIFT & RANK_MASK) as u32)
 }
 
-/// Whether somebody holds the word, but not exclusively.
+/// Whether the word is held, but not exclusively.
 pub(crate) fn is_shared(word: u64) -> bool {
     word & EXCLUSIVE == 0 && word & !WAITING != 0
 }
 
-/// Tries to take the lock shared.
+/// Tries to take a shared lock.
 #[inline(always)]
 pub(crate) fn try_shared(word: &impl LockWord) -> Result<bool> {
     try_shared_against(word, EXCLUSIVE | WAITING)
@@ -54,8 +54,8 @@ fn try_shared_against(word: &impl LockWord, obstacles: u64) -> Result<bool> {
     Ok(false)
 }
 
-/// One more try of a reader that waits: looks first, so that waiting readers do not write.
-/// `overtakes`: whether it goes in before writers that only wait; asked where these stand in the way.
+/// One more attempt of a waiting reader. Reads first, so that waiting readers do not write. `overtakes`: whether it may
+/// go before waiting writers; called only if there are any.
 pub(crate) fn retry_shared(word: &impl LockWord, overtakes: impl FnOnce() -> bool) -> Result<bool> {
     let seen = word.load()?;
     let obstacles = match seen & (EXCLUSIVE | WAITING) {
@@ -73,8 +73,8 @@ pub(crate) fn try_exclusive(word: &impl LockWord, rank: u32) -> Result<bool> {
     Ok(old == 0)
 }
 
-/// One more try of a writer that waits: takes the word if only a wait stands in it, and makes sure
-/// that the wait is seen.
+/// One more attempt of a waiting writer: takes the word if it only has a wait in it, and otherwise makes sure that this
+/// wait is in it.
 pub(crate) fn retry_exclusive(word: &impl LockWord, rank: u32) -> Result<bool> {
     let seen = word.load()?;
     let wanted = match seen {
@@ -86,10 +86,10 @@ pub(crate) fn retry_exclusive(word: &impl LockWord, rank: u32) -> Result<bool> {
     Ok(old == seen && wanted == exclusive(rank))
 }
 
-/// What to add to the word to give back a shared lock.
+/// The value that releases a shared lock when it is added to the word.
 pub(crate) const SHARED_RELEASE: u64 = 1_u64.wrapping_neg();
 
-/// What to add to the word to give back an exclusive lock.
+/// The value that releases an exclusive lock when it is added to the word.
 pub(crate) const fn exclusive_release(rank: u32) -> u64 {
     exclusive(rank).wrapping_neg()
 }

@@ -15,7 +15,7 @@ use crate::window::pairs::{Pair, PairTable, Roll};
 use crate::window::{OnTarget, Window};
 
 impl Window {
-    /// What is kept of a rank of the window, made now if it was not before.
+    /// The pair with a rank of the window, created if it does not exist.
     #[inline]
     pub(crate) fn pair(&self, aim: Aim) -> Result<&Pair> {
         match self.pairs.known(aim.rank) {
@@ -56,7 +56,7 @@ impl Window {
         Ok(())
     }
 
-    /// The contact of the rank of `aim` for this one, if it is there; this rank has made its own.
+    /// The contact of the rank of `aim` for this one, if it exists; this rank has created its own.
     #[cold]
     pub(super) fn find_there<'p>(
         &self,
@@ -77,7 +77,7 @@ impl Window {
         pair.find_there(self.rank(), chunk, garbled)
     }
 
-    /// Looks which posts the rank of `aim` has kept for this one, unless that is known.
+    /// Finds out which posts the rank of `aim` has kept for this one, unless that is known.
     #[cold]
     pub(super) fn find_kept(&self, aim: Aim, pair: &Pair) -> Result<()> {
         let found = pair.find_kept(|| self.find_there(aim, pair));
@@ -89,7 +89,7 @@ impl Window {
         self.pairs.table(self.ranks())
     }
 
-    /// Writes the members of `group` into a roll that no epoch uses, and makes their pairs.
+    /// Writes the members of `group` into a roll that no epoch uses, and creates their pairs.
     #[inline]
     pub(super) fn call_roll(
         &self,
@@ -127,7 +127,7 @@ impl Window {
         }
     }
 
-    /// Whether what this rank told others about epochs has arrived.
+    /// Whether this rank's flags about epochs have arrived.
     pub(super) fn flags_have_arrived(&self) -> bool {
         self.pairs.all_known().all(|(_, pair)| {
             let sent = pair.last_sent();
@@ -136,8 +136,7 @@ impl Window {
         })
     }
 
-    /// Waits until what this rank told others about epochs has arrived, before their blocks and its
-    /// own are used for something else.
+    /// Waits until this rank's flags about epochs have arrived, before the others' blocks and its own are reused.
     pub(crate) fn await_flags(&self, operation: &'static str) -> Result<()> {
         let mut result = Ok(());
         for (rank, pair) in self.pairs.all_known() {
@@ -148,7 +147,7 @@ impl Window {
             let aim = Aim::new(operation, rank);
             result = result.and(arrived.map_err(|error| self.failed(aim, error)));
         }
-        // An epoch that was started without a check may be over before its post has arrived here.
+        // An epoch that was started without a check may end before its post has arrived here.
         let posts = || (self.pairs.all_known()).filter_map(|(_, pair)| pair.awaited_post());
         if posts().next().is_some() {
             for block in self.pairs.blocks() {
@@ -161,14 +160,14 @@ impl Window {
 }
 
 impl<'w> OnTarget<'w> {
-    /// What is kept of the target, made now if it was not before.
+    /// The pair with the target, created if it does not exist.
     #[inline]
     pub(crate) fn pair(self) -> Result<&'w Pair> {
         self.window.pair(self.aim)
     }
 
-    /// Waits for what this rank posted to the target, if a flag there would overtake it: one that is changed
-    /// here, at once.
+    /// Waits for operations that this rank posted to the target, if a flag would overtake them: a flag that the
+    /// processor stores at once.
     #[inline]
     pub(crate) fn complete_before_flag(self, is_changed_here: impl FnOnce() -> bool) -> Result<()> {
         match self.target.posted.last() != Ticket::DONE && is_changed_here() {
@@ -178,12 +177,10 @@ impl<'w> OnTarget<'w> {
     }
 }
 
-/// Local. Checks the groups of an epoch in which this rank posts to `origins` and starts for
-/// `targets`.
+/// Local. Checks the groups of an epoch in which this rank posts to `origins` and starts for `targets`.
 ///
 /// # Errors
-/// A rank of a group is not in the window; this one is in one of the groups only, and would wait for
-/// itself.
+/// A rank of a group is not in the window; this rank is in only one of the groups, and would wait for itself.
 pub fn check_groups(
     window: &Window,
     operation: &'static str,

@@ -26,21 +26,19 @@ use crate::window::pairs::{Pair, Roll};
 use crate::window::{Mode, OnTarget, Window};
 
 impl Window {
-    /// One-sided. Opens an exposure epoch of this rank's part to the ranks of `group`, each of
-    /// which may access it once, from its [`Window::start`] to its [`Window::complete`]. Waits for
-    /// nothing but connections to ranks that were not needed before, and for what they have of this rank (MPI-4.1,
-    /// section 12.5.2). What
-    /// this rank has stored in its part is seen by them.
+    /// One-sided. Opens an exposure epoch of this rank's part to the ranks of `group`. Each of them may access it once,
+    /// from its [`Window::start`] to its [`Window::complete`], and sees this rank's earlier stores there. Waits only
+    /// for connections to new ranks, and for data that they have about this rank (MPI-4.1, section 12.5.2).
     ///
-    /// Any group of ranks of the window is legal: an empty one, and one that this rank is in, which
-    /// then has to access itself: a rank that waits for itself gets an error where calls do not overlap
-    /// ([`ThreadLevel::Serialized`](crate::ThreadLevel)), and else waits for another thread. The
-    /// assertions change nothing: without [`Assert::NO_CHECK`] too, this is one store per origin, once they have met.
+    /// Any group of ranks of the window is legal, even an empty one. If this rank is in the group, it has to access
+    /// itself. A rank that waits for itself gets an error if calls do not overlap
+    /// ([`ThreadLevel::Serialized`](crate::ThreadLevel)); otherwise it waits for another thread. The assertions have no
+    /// effect: even without [`Assert::NO_CHECK`], this is one store for each origin after their first contact.
     ///
     /// # Errors
-    /// An exposure epoch is open already; a fence epoch or `lock_all` is in force or this rank has
-    /// locked its own part; a rank of `group` is not in the window; a rank died; no memory for what is kept of a new rank, which
-    /// ends the job.
+    /// An exposure epoch is already open; an epoch of fence or `lock_all` is open, or this rank has locked its own
+    /// part; a rank of `group` is not in the window; a rank died; out of memory for a new rank's contact, which ends
+    /// the job.
     pub fn post(&self, group: &Group, assert: Assert) -> Result<()> {
         const OPERATION: &str = "post";
         not_forked(OPERATION)?;
@@ -63,22 +61,21 @@ impl Window {
         Ok(())
     }
 
-    /// One-sided. Opens an access epoch of the ranks of `group`, each of which exposes its part by
-    /// a [`Window::post`] to a group that this rank is in (MPI-4.1, section 12.5.2).
+    /// One-sided. Opens an access epoch of the ranks of `group`. Each of them exposes its part by a [`Window::post`] to
+    /// a group that contains this rank (MPI-4.1, section 12.5.2).
     ///
-    /// Waits for nothing but connections to ranks that were not needed before, and for what they have of this rank. The first
-    /// operation on a target waits for its post, so that nobody waits for a target before it is needed, and
-    /// `complete` for those that were not used.
+    /// Waits only for connections to new ranks, and for data that they have about this rank. The first operation on a
+    /// target waits for its post, so that no rank waits for a target before it is needed. `complete` waits for the
+    /// posts of unused targets.
     ///
-    /// With [`Assert::NO_CHECK`] nothing waits: all targets
-    /// have posted before, and said so by other means (the first time on a target, it is looked whether its call has
-    /// returned). Loads and stores through a pointer of
-    /// [`Window::shared_query`] are no operations, and so do not wait either: MPI lets start return
-    /// before the post, so that a program has to hear of that first, as by a get.
+    /// With [`Assert::NO_CHECK`] nothing waits: all targets have posted, and this rank was told so by other means. (The
+    /// first time on a target, it is checked whether its call has returned.) Loads and stores through a pointer of
+    /// [`Window::shared_query`] are not operations, and so do not wait either. MPI lets start return before the post,
+    /// so the program has to learn of the post first, for example by a get.
     ///
     /// # Errors
-    /// An access epoch is open already, be it by `start`, fence, `lock_all` or a lock; a rank of
-    /// `group` is not in the window; a rank died; no memory for what is kept of a new rank, which ends the job.
+    /// An access epoch is already open, by `start`, fence, `lock_all` or a lock; a rank of `group` is not in the
+    /// window; a rank died; out of memory for a new rank's contact, which ends the job.
     pub fn start(&self, group: &Group, assert: Assert) -> Result<()> {
         const OPERATION: &str = "start";
         not_forked(OPERATION)?;
@@ -90,7 +87,7 @@ impl Window {
         self.call_roll(OPERATION, group, targets)?;
         let unchecked = assert.contains(Assert::NO_CHECK);
         if unchecked {
-            // Nobody looks later for what a target has posted before it met this rank.
+            // Posts that a target kept before it met this rank are not looked for later.
             for rank in targets.iter() {
                 self.on(Aim::new(OPERATION, rank)).await_first_post()?;
             }
@@ -112,14 +109,14 @@ impl Window {
         Ok(())
     }
 
-    /// One-sided. Closes the access epoch that [`Window::start`] opened. When it returns, the
-    /// buffers of this rank's operations are its own again, and what was fetched is there; what was
-    /// put is at its targets when their [`Window::wait`] returns (MPI-4.1, section 12.5.2).
+    /// One-sided. Closes the access epoch that [`Window::start`] opened. When it returns, the buffers of this rank's
+    /// operations may be used again, and fetched data has arrived. Puts are complete at their targets when the targets'
+    /// [`Window::wait`] returns (MPI-4.1, section 12.5.2).
     ///
     /// # Errors
-    /// No epoch of `start` is open: nothing has changed. An operation failed; a target died; a target
-    /// that has not posted is in a fence or `free`, where it waits for this rank: the epoch is closed
-    /// after these too, at all targets that have posted.
+    /// No epoch of `start` is open: nothing has changed. An operation failed; a target died; a target that has not
+    /// posted is in a fence or `free`, where it waits for this rank: after these errors too, the epoch is closed at all
+    /// targets that have posted.
     pub fn complete(&self) -> Result<()> {
         const OPERATION: &str = "complete";
         not_forked(OPERATION)?;
@@ -132,8 +129,8 @@ impl Window {
         }
         let mut result = Ok(());
         for rank in targets.iter() {
-            // Where the job ends, nobody needs the flags that are left; where a target does not post,
-            // the others do.
+            // If the job ends, no rank needs the remaining flags; if one target does not post, the other targets do
+            // need them.
             if !result.as_ref().is_err_and(ends_job) {
                 result = result.and(self.on(Aim::new(OPERATION, rank)).signal_complete());
             }
@@ -153,13 +150,12 @@ impl Window {
         result.map_err(|error| self.give_up(error))
     }
 
-    /// One-sided. Closes the exposure epoch that [`Window::post`] opened: waits until every origin
-    /// has completed its access epoch, whose operations are then complete here (MPI-4.1, section
-    /// 12.5.2).
+    /// One-sided. Closes the exposure epoch that [`Window::post`] opened: waits until every origin has completed its
+    /// access epoch. Its operations are then complete here (MPI-4.1, section 12.5.2).
     ///
     /// # Errors
-    /// No epoch of `post` is open; an origin died or left, or is in a fence or `free`, where it waits
-    /// for this rank. Then the epoch stays open: others may still access this rank's part.
+    /// No epoch of `post` is open; an origin died or left, or is in a fence or `free`, where it waits for this rank.
+    /// Then the epoch stays open: other ranks may still access this rank's part.
     pub fn wait(&self) -> Result<()> {
         const OPERATION: &str = "wait";
         not_forked(OPERATION)?;
@@ -177,12 +173,11 @@ impl Window {
         Ok(())
     }
 
-    /// Local. As [`Window::wait`], without waiting: true if the exposure epoch is closed now
-    /// (MPI-4.1, section 12.5.2, `MPI_Win_test`). Then it must not be asked again before the next
-    /// [`Window::post`].
+    /// Local. As [`Window::wait`], without waiting: true if this call closed the exposure epoch (MPI-4.1, section
+    /// 12.5.2, `MPI_Win_test`). Then it must not be called again before the next [`Window::post`].
     ///
     /// # Errors
-    /// As for [`Window::wait`]; the death of an origin is noticed when this is called repeatedly.
+    /// As for [`Window::wait`]; repeated calls notice the death of an origin.
     pub fn test(&self) -> Result<bool> {
         const OPERATION: &str = "test";
         not_forked(OPERATION)?;
@@ -198,7 +193,7 @@ impl Window {
         Ok(closed)
     }
 
-    /// Counts a flag for each of these ranks that has a contact, where somebody wants to know.
+    /// Counts a flag for each of these ranks that has a contact, if traffic is counted.
     #[inline]
     fn count_flags(&self, roll: &Roll) {
         if diagnostics::counts_traffic() {
@@ -209,7 +204,7 @@ impl Window {
         }
     }
 
-    /// Fails if this rank itself has not posted to itself, and no other thread can do that.
+    /// Fails if this rank itself has not posted to itself, and no other thread can do so.
     #[cold]
     fn has_own_post(&self, operation: &'static str) -> Result<()> {
         let pair = self.pair(Aim::new(operation, self.rank()))?;
@@ -220,7 +215,7 @@ impl Window {
         Err(Error::new(operation, Misuse::WaitsForItself { why }))
     }
 
-    /// Fails if this rank itself has not completed, and no other thread can do that.
+    /// Fails if this rank itself has not completed, and no other thread can do so.
     #[cold]
     fn awaits_others(&self, operation: &'static str) -> Result<()> {
         let is_me = |rank: u32| rank == self.rank();
@@ -230,7 +225,7 @@ impl Window {
         let pair = self.pair(Aim::new(operation, self.rank()))?;
         let accesses =
             self.epochs.mode().is_started() && self.pair_table().targets.iter().any(is_me);
-        // Else what it has completed may still be under way to itself.
+        // Otherwise the flag of its completion may still be on its way to itself.
         if pair.started() >= pair.posted() && !accesses {
             return Ok(());
         }
@@ -263,7 +258,7 @@ impl Window {
         })
     }
 
-    /// Counts the origins that have completed, in order; whether all have.
+    /// Counts the origins that have completed, in order; returns whether all have.
     #[inline]
     fn count_completions(&self) -> bool {
         let epochs = &self.epochs;
@@ -284,7 +279,7 @@ impl Window {
         self.pairs.known(origin).is_some_and(Pair::has_completed)
     }
 
-    /// Whether the origins that are waited for are still there. Whoever has completed may go.
+    /// Whether the awaited origins are still there. Origins that have completed may leave.
     #[cold]
     fn check_origins(&self, operation: &'static str) -> Verdict<'_> {
         let team = &self.team;
@@ -302,7 +297,7 @@ impl Window {
         };
         self.check(operation, awaited)?;
         match next {
-            // The next one's turn comes when this one has completed.
+            // The next origin is checked when this one has completed.
             Some(next) if next != self.rank() => {
                 let aim = Aim::new(operation, next);
                 Ok(self.check_cross_wait(aim, "post needs its origins to complete")?)
@@ -313,7 +308,7 @@ impl Window {
 }
 
 impl OnTarget<'_> {
-    /// Tells the target that this rank's epoch is over, behind its operations there.
+    /// Tells the target that this rank's epoch has ended, after its operations there.
     #[inline]
     fn signal_complete(self) -> Result<()> {
         let Self { window, aim, .. } = self;
@@ -333,7 +328,7 @@ impl OnTarget<'_> {
             .map_err(|error| self.aside(|on| on.failed(error)))
     }
 
-    /// Of a target that has posted, as the program says, waits until it is known whether it keeps its first post.
+    /// For a target that has posted, as the program promises: waits until it is known whether it keeps its first post.
     #[inline]
     fn await_first_post(self) -> Result<()> {
         let pair = self.pair()?;
@@ -357,7 +352,7 @@ impl OnTarget<'_> {
         window.context().patience().wait(known, check)
     }
 
-    /// The contact of a target that has posted, and so has made one. If it has not, the epoch does not count.
+    /// The contact of a target that has posted, and so has created one. If it has not, the epoch is not counted.
     #[cold]
     fn find_target(self, pair: &Pair) -> Result<&ContactThere> {
         let Self { window, aim, .. } = self;
@@ -372,7 +367,7 @@ impl OnTarget<'_> {
     }
 }
 
-/// Whether a rank that meets this goes no further together with the others.
+/// Whether a rank with this error can no longer continue together with the others.
 fn ends_job(error: &Error) -> bool {
     !matches!(error.kind(), ErrorKind::Misuse(_))
 }

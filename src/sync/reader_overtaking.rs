@@ -13,8 +13,7 @@ use std::time::{Duration, Instant};
 use super::lock_word::WAITING;
 use crate::window::{Held, held_locks};
 
-/// Longer than most epochs take, so that writers are not starved, and short for a cycle that has to be
-/// broken.
+/// Longer than most epochs take, so that writers do not starve, but short enough to break a cycle of waits.
 const SOON: Duration = Duration::from_millis(20);
 /// Longer than nearly all epochs take.
 const AT_LAST: Duration = Duration::from_secs(1);
@@ -22,9 +21,9 @@ const AT_LAST: Duration = Duration::from_secs(1);
 /// One reader's wait.
 pub(super) struct ReaderOvertaking {
     begun: Instant,
-    /// When to look next at what this process holds.
+    /// The next time to check the locks of this process.
     look_at: Cell<Instant>,
-    /// The sign of the writer that waits comes and goes.
+    /// Remembered, because the mark of a waiting writer comes and goes.
     overtakes: Cell<bool>,
 }
 
@@ -38,7 +37,7 @@ impl ReaderOvertaking {
         }
     }
 
-    /// Decides whether the reader goes in before writers that only wait: once it does, it does to the end.
+    /// Decides whether the reader goes before waiting writers. Once true, it stays so.
     pub(super) fn decide(&self) -> bool {
         if self.overtakes.get() {
             return true;
@@ -54,11 +53,11 @@ impl ReaderOvertaking {
     }
 }
 
-/// Whether somebody waits, or may wait, for a lock that this process holds.
+/// Whether another rank waits, or may wait, for a lock that this process holds.
 fn is_waited_for() -> bool {
     held_locks().into_iter().any(|(held, word)| match held {
         Held::Shared => word.load().is_ok_and(|word| word & WAITING != 0),
-        // Who waits to share it does not show.
+        // The word does not show ranks that wait for a shared lock.
         _ => true,
     })
 }

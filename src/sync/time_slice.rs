@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 
 use crate::window::{Held, Window, held_locks};
 
-/// Long beside a change of threads, which takes some microseconds, and short beside the time that the system gives each.
+/// Long compared with a thread switch, which takes some microseconds, and short compared with the system's time slices.
 const TIME_SLICE: Duration = Duration::from_micros(100);
-/// Of so many epochs, one looks at the clock, at the least.
+/// The clock is read at least once in this many epochs.
 const LOOK_AT_CLOCK: u32 = 256;
 
 impl Window {
-    /// Before a passive-target epoch: now and then lets others have the processor, where there are more ranks than those.
+    /// Before a passive-target epoch: yields the processor now and then, if ranks share processors.
     pub(super) fn yield_time_slice(&self) {
         if self.context().patience().is_oversubscribed() {
-            // Others may wait for what this process has locked already, in whatever window and by whatever thread. A
-            // shared lock does not count: some are held all the time.
+            // Others may wait for locks of this process, in any window and by any thread. Shared locks do not count:
+            // some are held all the time.
             let is_free = || {
                 held_locks()
                     .iter()
@@ -33,11 +33,11 @@ thread_local! {
     static SLICE_OF_THREAD: TimeSlice = const { TimeSlice::new() };
 }
 
-/// One thread's.
+/// The state of one thread.
 struct TimeSlice {
     /// `None` before the first.
     begun: Cell<Option<Instant>>,
-    /// So many epochs lie between two looks at the clock, and so many are left.
+    /// The number of epochs between two reads of the clock, and how many of them are left.
     stride: Cell<u32>,
     left: Cell<u32>,
 }
