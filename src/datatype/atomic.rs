@@ -4,21 +4,21 @@ use rdma_sys_shim::{AtomicDomain, Width};
 
 use super::BasicType;
 
-/// The sizes of elements that single atomics update in some memory: a set of the bits 1, 2, 4 and 8; and
-/// whether these atomics are the device's.
+/// The sizes of elements that single atomics update in some memory, as a set of the bits 1, 2, 4 and 8; and whether
+/// these atomics are the device's.
 ///
-/// It follows from what the device can do, from a hint, which are the same on all ranks, and from
-/// whether the device has atomics in that memory. It does not depend on whether an origin has the
-/// memory mapped: all ranks, its own included, take single atomics to one word, or its lock.
+/// This follows from the device's abilities and a hint, which are the same on all ranks, and from whether the device
+/// has atomics in that memory. It does not depend on whether an origin has the memory mapped: all ranks, including the
+/// target, use single atomics on a word, or all use its lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AtomicWidths(u8);
 
-/// Beside the sizes.
+/// A bit beside the sizes.
 const BY_DEVICE: u8 = 16;
 
 impl AtomicWidths {
-    /// `narrow`: whether the device has atomics of less than eight bytes. Else these must not be made of wide ones:
-    /// a neighbour's stores would be lost. Types smaller than the hint `mpi_accumulate_granularity` asks for are locked.
+    /// `narrow`: whether the device has atomics of less than eight bytes. If not, wide ones cannot replace them: a
+    /// neighbour's stores would be lost. Types smaller than the hint `mpi_accumulate_granularity` use the lock.
     pub(crate) fn new(narrow: bool, domain: AtomicDomain, granularity: u64) -> Self {
         let smallest = if narrow { 1 } else { 8 };
         let by_device = match domain {
@@ -28,7 +28,7 @@ impl AtomicWidths {
         Self(Self::sizes(smallest, granularity).0 | by_device)
     }
 
-    /// Where all ranks have the memory mapped, and the device's atomics are not used.
+    /// For memory that all ranks have mapped, without the device's atomics.
     pub(crate) fn of_processor(granularity: u64) -> Self {
         Self::sizes(1, granularity)
     }
@@ -39,7 +39,7 @@ impl AtomicWidths {
         Self(kept.sum())
     }
 
-    /// These where the device has atomics in the memory, or none.
+    /// These sizes if the device has atomics in the memory, or else none.
     #[must_use]
     pub(crate) fn where_atomic(self, has_atomics: bool) -> Self {
         if has_atomics {
@@ -49,8 +49,7 @@ impl AtomicWidths {
         }
     }
 
-    /// Whether accumulates of such elements work on the memory where it is mapped: by the processor's atomics, or
-    /// under a lock.
+    /// Whether accumulates of such elements work in the mapped memory, by the processor's atomics or under a lock.
     #[inline]
     pub(crate) fn are_accumulated_in_place(self, ty: BasicType) -> bool {
         self.0 & BY_DEVICE == 0 || self.word(ty, 0).is_none()
@@ -64,8 +63,7 @@ impl AtomicWidths {
         Self(bits & (BY_DEVICE | 15))
     }
 
-    /// The word of an element, if it is one that single atomics update: it has such a type and is
-    /// naturally aligned.
+    /// The word of an element, if single atomics update it: its type allows it, and it is naturally aligned.
     pub(crate) fn word(self, ty: BasicType, address: u64) -> Option<Width> {
         match ty.is_swapped() {
             true => self.of_size(ty.size(), address),
@@ -73,9 +71,8 @@ impl AtomicWidths {
         }
     }
 
-    /// The word of an element where it is naturally aligned, if it is an integer of four or eight
-    /// bytes that the processor's single atomics update. These are what the fast paths are for. Where the compiler
-    /// knows the type, it knows the width.
+    /// The word of a naturally aligned element, if it is an integer of four or eight bytes that the processor's single
+    /// atomics update. The fast paths are for these. If the compiler knows the type, it knows the width.
     #[inline(always)]
     pub(crate) fn fast_word(self, ty: BasicType) -> Option<Width> {
         let (size, width) = match ty {

@@ -2,8 +2,8 @@
 
 use super::Complex;
 
-/// The predefined types: a name for errors, the kind, and the type in Rust that has this layout, or the two predefined
-/// types of which it is a pair. All that depends on which types there are is made of this list.
+/// The predefined types: a name for errors, the kind, and the Rust type with this layout, or the two predefined types
+/// of a pair. Everything that depends on the list of types is generated from this.
 macro_rules! basic_types {
     ($make:ident) => {
         $make! {
@@ -27,15 +27,15 @@ macro_rules! basic_types {
             F32 "f32" Float(f32),
             /// `MPI_DOUBLE`
             F64 "f64" Float(f64),
-            /// `MPI_LONG_DOUBLE`: 16 bytes. On x86_64, the value is the first ten of them: all 16 are moved, and operations
-            /// leave the other six as they are. Elsewhere it is moved only ([`Op::Replace`](crate::Op::Replace) and
-            /// [`Op::NoOp`](crate::Op::NoOp))
+            /// `MPI_LONG_DOUBLE`: 16 bytes. On x86_64, the value is the first ten bytes. Moving copies all 16;
+            /// operations leave the other six unchanged. On other processors it can only be moved
+            /// ([`Op::Replace`](crate::Op::Replace) and [`Op::NoOp`](crate::Op::NoOp))
             LongDouble "long double" Float(LongDouble16),
             /// `MPI_C_FLOAT_COMPLEX`
             ComplexF32 "complex f32" Complex(Complex<f32>),
             /// `MPI_C_DOUBLE_COMPLEX`
             ComplexF64 "complex f64" Complex(Complex<f64>),
-            /// `MPI_C_LONG_DOUBLE_COMPLEX`: combined where [`BasicType::LongDouble`] is
+            /// `MPI_C_LONG_DOUBLE_COMPLEX`: has operations where [`BasicType::LongDouble`] has
             ComplexLongDouble "complex long double" Complex(Complex<LongDouble16>),
             /// `MPI_C_BOOL`: one byte; every value but 0 is true
             Bool "bool" Logical(u8),
@@ -51,7 +51,7 @@ macro_rules! basic_types {
             TwoInt "two ints" Pair(I32, I32),
             /// `MPI_SHORT_INT`
             ShortInt "short and int" Pair(I16, I32),
-            /// `MPI_LONG_DOUBLE_INT`: combined where [`BasicType::LongDouble`] is
+            /// `MPI_LONG_DOUBLE_INT`: has operations where [`BasicType::LongDouble`] has
             LongDoubleInt "long double and int" Pair(LongDouble, I32),
             /// `MPI_2REAL`: the index is a float, too
             TwoFloat "two floats" Pair(F32, F32),
@@ -63,7 +63,7 @@ macro_rules! basic_types {
             Logical4 "logical of 4 bytes" Logical(u32),
             /// `MPI_LOGICAL8`
             Logical8 "logical of 8 bytes" Logical(u64),
-            /// `MPI_REAL16`: 16 bytes that are moved as one element, with no operations
+            /// `MPI_REAL16`: 16 bytes that are moved as one element, without operations
             Opaque16 "16 bytes that are moved only" Opaque(u128),
             /// `MPI_COMPLEX32`: 32 bytes, likewise
             Opaque32 "32 bytes that are moved only" Opaque([u128; 2]),
@@ -74,7 +74,7 @@ pub(super) use basic_types;
 
 macro_rules! define {
     ($($(#[$doc:meta])+ $name:ident $text:literal $kind:ident $element:tt,)+) => {
-        /// A predefined type: what accumulates work on. Layouts are those of C on this machine.
+        /// A predefined type, on which accumulates work. Layouts are those of C on this machine.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         #[repr(u8)]
@@ -82,7 +82,7 @@ macro_rules! define {
             $($(#[$doc])+ $name,)+
         }
 
-        /// The types in Rust that have the layouts of the predefined ones.
+        /// The Rust types that have the layouts of the predefined ones.
         pub(super) mod elements {
             use super::*;
 
@@ -93,7 +93,7 @@ macro_rules! define {
             /// All of them.
             pub const ALL: [Self; [$($text),+].len()] = [$(Self::$name),+];
 
-            /// What operations make of it.
+            /// The kind, which determines the operations.
             #[inline]
             pub(crate) const fn kind(self) -> Kind {
                 match self {
@@ -128,14 +128,14 @@ macro_rules! define {
                 }
             }
 
-            /// What addresses of an element in memory of C are multiples of.
+            /// The alignment of an element in C.
             pub(super) const fn alignment(self) -> u8 {
                 match self {
                     $(Self::$name => align_of::<elements::$name>() as u8,)+
                 }
             }
 
-            /// The bytes of an element that are no padding: offsets and lengths.
+            /// The bytes of an element that are not padding: offsets and lengths.
             pub(crate) const fn runs(self) -> &'static [(usize, usize)] {
                 match self {
                     $(Self::$name => const { runs!($name $kind $element) },)+
@@ -199,10 +199,10 @@ pub(super) struct IndexedValue<V, I>(pub(super) V, pub(super) I);
 #[repr(C, align(16))]
 pub(super) struct LongDouble16([u8; 16]);
 
-/// Whether this processor's `long double` is that of x87, for which there is arithmetic.
+/// Whether this processor's `long double` is that of x87, for which arithmetic is implemented here.
 const LONG_DOUBLES_COMBINE: bool = cfg!(target_arch = "x86_64");
 
-/// The kinds of types, as operations know them (the rows of the table in MPI-4.1, section 6.9.2).
+/// The kinds of types, which determine their operations (the rows of the table in MPI-4.1, section 6.9.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Integer,
@@ -217,7 +217,7 @@ pub(crate) enum Kind {
 }
 
 impl BasicType {
-    /// Bytes from an element's first to its last that is no padding (`MPI_Type_get_true_extent`).
+    /// Bytes from the first to the last byte of an element that is not padding (`MPI_Type_get_true_extent`).
     pub(crate) const fn true_extent(self) -> usize {
         let runs = self.runs();
         let (at, len) = runs[runs.len() - 1];
@@ -236,7 +236,7 @@ impl BasicType {
         matches!(self.kind(), Kind::Integer)
     }
 
-    /// Whether compare_and_swap takes it: what single atomics can update.
+    /// Whether compare_and_swap accepts it: single atomics can update it.
     #[inline]
     pub(crate) const fn is_swapped(self) -> bool {
         matches!(self.kind(), Kind::Integer | Kind::Logical | Kind::Byte)

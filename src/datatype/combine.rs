@@ -9,7 +9,7 @@ use super::{BasicType, Op, Reduce};
 #[cfg(not(target_arch = "x86_64"))]
 use super::{Complex, basic::LongDouble16};
 
-/// Copies `count` elements of any alignment, and nothing of the padding in and after them.
+/// Copies `count` elements of any alignment, without the padding in and after them.
 ///
 /// # Safety
 /// As for [`copy`], for the elements.
@@ -28,8 +28,8 @@ pub(crate) unsafe fn copy_elements(ty: BasicType, to: *mut u8, from: *const u8, 
     }
 }
 
-/// `held[i] = held[i] op operands[i]` for `count` elements of type `ty`. Operations that are not
-/// defined for the type, `Replace` and `NoOp` change nothing.
+/// `held[i] = held[i] op operands[i]` for `count` elements of type `ty`. Has no effect for `Replace`, for `NoOp`, and
+/// for operations that are not defined for the type.
 ///
 /// # Safety
 /// `held` and `operands` are readable, and `held` writable, for `count` elements of any alignment;
@@ -77,14 +77,14 @@ unsafe fn combine_by(ty: BasicType, op: Op, held: *mut u8, operands: *const u8, 
     basic_types!(by_type);
 }
 
-/// What [`combine`] does to elements of one layout.
+/// The part of [`combine`] for elements of one layout.
 pub(super) trait CombineEach {
     /// # Safety
     /// As for [`combine`].
     unsafe fn combine_each(op: Op, held: *mut u8, operands: *const u8, count: usize);
 }
 
-/// A loop for each operation, chosen outside of it.
+/// One loop for each operation; the choice is outside the loop.
 impl<T: Reduce> CombineEach for T {
     #[inline(always)]
     unsafe fn combine_each(op: Op, held: *mut u8, operands: *const u8, count: usize) {
@@ -110,13 +110,13 @@ impl<T: Reduce> CombineEach for T {
     }
 }
 
-/// Member by member, so that padding stays as it is.
+/// Works on each member, so that padding is not changed.
 impl<V: Copy + PartialOrd, I: Copy + PartialOrd> CombineEach for IndexedValue<V, I> {
     #[inline(always)]
     unsafe fn combine_each(op: Op, held: *mut u8, operands: *const u8, count: usize) {
         for index in 0..count {
-            // SAFETY: inside both ranges, by the caller's promise; the pointers to members are made
-            // without a reference, and only used for accesses of any alignment.
+            // SAFETY: inside both ranges, by the caller's promise; the pointers to members are made without a
+            // reference, and only used for unaligned accesses.
             unsafe {
                 let held = held.cast::<Self>().add(index);
                 let operand = operands.cast::<Self>().add(index);
@@ -133,7 +133,7 @@ impl<V: Copy + PartialOrd, I: Copy + PartialOrd> CombineEach for IndexedValue<V,
     }
 }
 
-/// There is no arithmetic for these.
+/// There is no arithmetic for these types.
 macro_rules! moved_only {
     ($($t:ty),+) => {
         $(impl CombineEach for $t {
@@ -146,8 +146,7 @@ moved_only!(u128, [u128; 2]);
 #[cfg(not(target_arch = "x86_64"))]
 moved_only!(LongDouble16, Complex<LongDouble16>, IndexedValue<LongDouble16, i32>);
 
-/// What becomes of the element `held` of an integer type, a logical or a byte: both are zero-extended,
-/// and so is the result.
+/// The new value of the element `held` of an integer type, a logical or a byte. Arguments and result are zero-extended.
 #[inline]
 pub(crate) fn combine_word(ty: BasicType, op: Op, held: u64, operand: u64) -> u64 {
     macro_rules! by_type {

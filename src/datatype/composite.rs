@@ -6,7 +6,7 @@ use bytemuck::{Pod, Zeroable};
 
 use super::{Op, Reduce};
 
-/// A complex number, laid out as C's are.
+/// A complex number with the layout of C's.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(C)]
 pub struct Complex<T> {
@@ -42,13 +42,13 @@ impl<T> Complex<T> {
     }
 }
 
-/// A value and where it was found, for [`Op::Minloc`] and [`Op::Maxloc`]: laid out as MPI's pairs.
+/// A value and its index, for [`Op::Minloc`] and [`Op::Maxloc`], with the layout of MPI's pairs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(C)]
 pub struct ValueIndex<V> {
-    /// What is compared.
+    /// The value that is compared.
     pub value: V,
-    /// Where it comes from.
+    /// The index.
     pub index: i32,
 }
 
@@ -68,7 +68,7 @@ impl<V: Copy + PartialOrd> ValueIndex<V> {
     }
 }
 
-/// `a op b` of values and their indexes, or `None` for operations that are not about pairs.
+/// `a op b` of values and their indices, or `None` for operations that are not defined for pairs.
 #[inline(always)]
 pub(super) fn locate<V, I>(op: Op, a: (V, I), b: (V, I)) -> Option<(V, I)>
 where
@@ -82,7 +82,7 @@ where
         Op::Band | Op::Bor | Op::Bxor | Op::Land | Op::Lor | Op::Lxor => return None,
     };
     let tie = b.0 == a.0 && b.1 < a.1;
-    // What does not equal itself is a NaN, which every number is better than.
+    // A value that does not equal itself is a NaN; every number is preferred to it.
     let first_number = is_nan(a.0) && !is_nan(b.0);
     Some(if better || tie || first_number { b } else { a })
 }

@@ -4,8 +4,8 @@ use bytemuck::Pod;
 
 use super::{BasicType, Complex, ValueIndex};
 
-/// A type that windows and collectives can hold: `Copy`, without padding, any bit pattern valid,
-/// of more than no bytes. Derive [`bytemuck::Pod`] (and `Zeroable`) to have it.
+/// A type that windows and collectives can hold: `Copy`, without padding, not zero-sized, and any bit pattern is valid.
+/// Derive [`bytemuck::Pod`] (and `Zeroable`) to implement it.
 ///
 /// All ranks of a job must run the same program on the same architecture, so that they agree on
 /// the layout.
@@ -17,17 +17,17 @@ use super::{BasicType, Complex, ValueIndex};
 )]
 pub trait Element: Pod + Send + Sync {}
 
-// Else the compiler names `Pod`, of another crate, in place of this trait.
+// Otherwise compiler errors would name `Pod`, of another crate, instead of this trait.
 #[diagnostic::do_not_recommend]
 impl<T: Pod + Send + Sync> Element for T {}
 
 mod sealed {
-    /// Accumulates read as many bytes as the predefined type has, so nobody else may name one.
+    /// Accumulates read as many bytes as the predefined type has, so other crates must not name one.
     pub trait Sealed {}
 }
 
-/// Types that accumulate works on: integers, floats, complex numbers, and values with their index.
-/// Which operations are defined for a type, [`Op`](crate::Op) says.
+/// Types that accumulate works on: integers, floats, complex numbers, and values with their index. [`Op`](crate::Op)
+/// says which operations are defined for a type.
 #[diagnostic::on_unimplemented(
     message = "no accumulate is defined for `{Self}`",
     label = "elements that accumulates cannot combine",
@@ -39,8 +39,8 @@ pub trait Accumulate: Element + sealed::Sealed {
     const TYPE: BasicType;
 }
 
-/// Types that [`fetch_add`](crate::Target::fetch_add) and [`compare_swap`](crate::Target::compare_swap) work
-/// on: the integers.
+/// Types that [`fetch_add`](crate::Target::fetch_add) and [`compare_swap`](crate::Target::compare_swap) work on: the
+/// integers.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no fetch_add and compare_swap",
     label = "these atomics are for integers",

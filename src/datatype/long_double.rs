@@ -8,10 +8,10 @@ use super::basic::{IndexedValue, LongDouble16};
 use super::combine::CombineEach;
 use super::{Complex, Op};
 
-/// Bytes of a number that are its value.
+/// The bytes of a number that hold its value.
 const VALUE: usize = 10;
 
-/// `step` for each pair of elements of `T`.
+/// Calls `step` for each pair of elements of `T`.
 ///
 /// # Safety
 /// As for [`combine`](super::combine()); `step` takes one element of each.
@@ -44,7 +44,7 @@ impl CombineEach for LongDouble16 {
 
 impl CombineEach for Complex<LongDouble16> {
     unsafe fn combine_each(op: Op, held: *mut u8, operands: *const u8, count: usize) {
-        // SAFETY: the caller's promise; a complex number is two numbers, and a sum of them two sums.
+        // SAFETY: the caller's promise; a complex number is two numbers, and a complex sum is two sums.
         unsafe {
             match op {
                 Op::Sum => each::<LongDouble16>(add, held, operands, 2 * count),
@@ -69,8 +69,8 @@ impl CombineEach for IndexedValue<LongDouble16, i32> {
     }
 }
 
-/// Instructions, of which those that pop undo those that push. The compiler has nothing in these registers meanwhile: all
-/// are clobbered.
+/// Instructions that pop as much as they push. The compiler uses none of these registers meanwhile, since all are
+/// clobbered.
 macro_rules! x87 {
     ($($line:literal),+; $($operand:tt)+) => {
         asm!(
@@ -84,11 +84,11 @@ macro_rules! x87 {
 }
 
 /// # Safety
-/// A number at each; the first is writable, and nobody else uses it.
+/// There is a number at each; the first is writable, and no other code accesses it.
 #[inline]
 unsafe fn add(held: *mut u8, operand: *const u8) {
-    // SAFETY: it reads ten bytes at each and writes ten at the first, where the caller promises numbers; what it
-    // pushes it pops.
+    // SAFETY: it reads ten bytes at each and writes ten at the first, where the caller promises numbers; it pops what
+    // it pushes.
     unsafe {
         x87!(
             "fld tbyte ptr [{held}]",
@@ -117,11 +117,11 @@ unsafe fn multiply(held: *mut u8, operand: *const u8) {
 }
 
 /// # Safety
-/// As for [`add`], with two numbers at each: the real part and the imaginary one.
+/// As for [`add`], with two numbers at each: the real and the imaginary part.
 #[inline]
 unsafe fn multiply_complex(held: *mut u8, operand: *const u8) {
-    // SAFETY: it reads ten bytes of each of four numbers and writes those of the first two, all of which the
-    // caller promises; both results are calculated before the first is stored. Of eight registers it takes four.
+    // SAFETY: it reads ten bytes of each of four numbers and writes those of the first two; the caller promises all of
+    // them. Both results are calculated before the first is stored. It uses four of eight registers.
     unsafe {
         x87!(
             "fld tbyte ptr [{held}]",
@@ -145,15 +145,15 @@ unsafe fn multiply_complex(held: *mut u8, operand: *const u8) {
     }
 }
 
-/// `None` if one of them is no number.
+/// `None` if one of them is not a number.
 ///
 /// # Safety
-/// A number at each.
+/// There is a number at each.
 #[inline]
 unsafe fn compare(a: *const u8, b: *const u8) -> Option<Ordering> {
     let (less, greater, unordered): (u8, u8, u8);
-    // SAFETY: it reads ten bytes at each, where the caller promises numbers, and pops what it pushes. The last
-    // of the instructions for that leaves the flags of the comparison as they are.
+    // SAFETY: it reads ten bytes at each, where the caller promises numbers, and pops what it pushes. The last pop does
+    // not change the flags of the comparison.
     unsafe {
         x87!(
             "fld tbyte ptr [{b}]",
@@ -178,7 +178,7 @@ unsafe fn compare(a: *const u8, b: *const u8) -> Option<Ordering> {
 const LESS: i8 = Ordering::Less as i8;
 const GREATER: i8 = Ordering::Greater as i8;
 
-/// The smaller or the greater number; of equals what is held.
+/// Takes the smaller or the greater number; if they are equal, keeps the held one.
 ///
 /// # Safety
 /// As for [`add`].
@@ -188,7 +188,7 @@ unsafe fn take_if<const WANTED: i8>(held: *mut u8, operand: *const u8) {
     unsafe {
         let takes = match compare(operand, held) {
             Some(order) => order as i8 == WANTED,
-            // As with other floats: whatever comes where there was no number.
+            // As with other floats, any operand replaces a NaN.
             None => compare(held, held).is_none(),
         };
         if takes {
@@ -197,10 +197,10 @@ unsafe fn take_if<const WANTED: i8>(held: *mut u8, operand: *const u8) {
     }
 }
 
-/// The smaller or the greater number and its index; of equals the lower index.
+/// Takes the smaller or the greater number and its index; if the numbers are equal, the lower index.
 ///
 /// # Safety
-/// As for [`add`], with an `int` behind each number.
+/// As for [`add`], with an `int` after each number.
 #[inline]
 unsafe fn locate<const WANTED: i8>(held: *mut u8, operand: *const u8) {
     // SAFETY: the caller's promise.
@@ -213,7 +213,7 @@ unsafe fn locate<const WANTED: i8>(held: *mut u8, operand: *const u8) {
         let takes = match compare(operand, held) {
             Some(Ordering::Equal) => index < held_index.read_unaligned(),
             Some(order) => order as i8 == WANTED,
-            // A number is better than none.
+            // A number is preferred to a NaN.
             None => compare(operand, operand).is_some(),
         };
         if takes {

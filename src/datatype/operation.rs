@@ -4,8 +4,8 @@ use super::BasicType;
 use super::basic::Kind;
 use crate::error::{Error, Misuse, Result};
 
-/// The predefined operations, and the kinds of types that each is defined for. What enumerates operations in this crate is
-/// made of this list; what combines values matches on them.
+/// The predefined operations, and the kinds of types for which each is defined. All enumerations of operations in this
+/// crate are generated from this list; code that combines values matches on them.
 macro_rules! operations {
     ($make:ident) => {
         $make! {
@@ -13,9 +13,9 @@ macro_rules! operations {
             Sum [Integer Float Complex],
             /// Product; integers wrap. Integers, floats and complex numbers.
             Prod [Integer Float Complex],
-            /// The smaller; of equals the first, and of a number and a NaN the number. Integers and floats.
+            /// The smaller value; if equal, the first; a number rather than a NaN. Integers and floats.
             Min [Integer Float],
-            /// The greater, likewise. Integers and floats.
+            /// The greater value, likewise. Integers and floats.
             Max [Integer Float],
             /// Bitwise and. Integers and bytes.
             Band [Integer Byte],
@@ -29,13 +29,13 @@ macro_rules! operations {
             Lor [Integer Logical],
             /// Logical exclusive or: 1 or 0. Integers and logicals.
             Lxor [Integer Logical],
-            /// The smaller value and its index; of equals the lower index. Pairs of value and index.
+            /// The smaller value and its index; if equal, the lower index. Pairs of value and index.
             Minloc [Pair],
-            /// The greater value and its index; of equals the lower index. Pairs of value and index.
+            /// The greater value and its index; if equal, the lower index. Pairs of value and index.
             Maxloc [Pair],
-            /// What the origin has; accumulates only.
+            /// The value of the origin; accumulates only.
             Replace [Integer Float Complex Logical Byte Pair Opaque],
-            /// What the target has; accumulates only.
+            /// The value of the target; accumulates only.
             NoOp [Integer Float Complex Logical Byte Pair Opaque],
         }
     };
@@ -44,8 +44,8 @@ pub(super) use operations;
 
 macro_rules! define {
     ($($(#[$doc:meta])+ $name:ident [$($kind:ident)+],)+) => {
-        /// A reduction operation (MPI-4.1, section 6.9.2). What it is defined for: `Replace` and `NoOp`
-        /// for every type, the others as said.
+        /// A reduction operation (MPI-4.1, section 6.9.2). `Replace` and `NoOp` are defined for every type, the others
+        /// for the types that they name.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Op {

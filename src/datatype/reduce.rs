@@ -10,7 +10,7 @@ use super::{Element, Op};
             `Communicator::all` and `Communicator::any`"
 )]
 pub trait Reduce: Element {
-    /// `a op b`, or `None` where the operation is not defined for the type.
+    /// `a op b`, or `None` if the operation is not defined for the type.
     fn combine(op: Op, a: Self, b: Self) -> Option<Self>;
 }
 
@@ -37,8 +37,8 @@ macro_rules! integers {
     };
 }
 
-/// Not `min` and `max` of the standard library: those leave open which of 0.0 and -0.0 they give,
-/// and single elements must come out as those of a vector do.
+/// Not `min` and `max` of the standard library: those do not specify which of 0.0 and -0.0 they
+/// return, and single elements must give the same result as those of a vector.
 macro_rules! floats {
     ($($t:ty),*) => {
         $(impl Reduce for $t {

@@ -1,6 +1,7 @@
 //! Ranges of bytes relative to where a layout is placed.
 
-/// From `lo` up to and without `hi`. A layout may reach below its place. Only explicit bounds have a negative length.
+/// The range from `lo` up to but excluding `hi`. A layout may begin below its place. Only explicit bounds have a
+/// negative length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) lo: i64,
@@ -8,7 +9,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// Of `len` contiguous bytes.
+    /// The range of `len` contiguous bytes.
     pub(crate) fn of(len: u64) -> Self {
         Self {
             lo: 0,
@@ -28,7 +29,7 @@ impl Span {
         })
     }
 
-    /// What `count` copies of it cover, each `stride` bytes after the one before.
+    /// The range of `count` copies, each `stride` bytes after the previous one.
     pub(crate) fn repeated(self, count: u64, stride: i64) -> Option<Self> {
         let Some(steps) = count.checked_sub(1) else {
             return Some(Self::of(0));
@@ -40,7 +41,7 @@ impl Span {
         })
     }
 
-    /// The smallest range that has both in it.
+    /// The smallest range that includes both.
     pub(crate) fn hull(self, other: Self) -> Self {
         Self {
             lo: self.lo.min(other.lo),
@@ -48,13 +49,13 @@ impl Span {
         }
     }
 
-    /// Its length, if that is one that MPI can tell (`MPI_Count` has a sign).
+    /// Its length, if `MPI_Count`, which is signed, can represent it.
     pub(crate) fn len(self) -> Option<i64> {
         self.hi.checked_sub(self.lo)
     }
 }
 
-/// The hull of two ranges that there may be.
+/// The hull of two optional ranges.
 pub(super) fn hull(a: Option<Span>, b: Option<Span>) -> Option<Span> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.hull(b)),

@@ -13,21 +13,21 @@ use super::piece::{Blocks, Piece, Shape};
 use super::signature::Signature;
 use super::tree::{Contents, Datatype};
 
-/// A layout of memory that operations take: a [`Datatype`] that was committed, or a predefined type
-/// (`BasicType::F64.into()`). Cheap to clone, and alive as long as any clone.
+/// A layout of memory that operations accept: a [`Datatype`] that was committed, or a predefined type
+/// (`BasicType::F64.into()`). Clones are cheap; the layout lives as long as any clone.
 #[derive(Clone)]
 pub struct Committed {
     ty: Datatype,
     flat: Arc<Flat>,
 }
 
-/// A layout as operations see it.
+/// The form of a layout that operations use.
 pub(crate) struct Flat {
     outline: Outline,
     extent: i64,
     /// Runs of bytes; `None` without data.
     bytes: Option<Piece>,
-    /// Runs of whole elements with their padding, where all are of one padded type.
+    /// Runs of whole elements with their padding, if all elements are of one padded type.
     padded: Option<Piece>,
 }
 
@@ -65,7 +65,7 @@ impl Committed {
         &PREDEFINED[ty as usize]
     }
 
-    /// Local. The type itself, to construct others from.
+    /// Local. The type itself, from which others can be constructed.
     #[must_use]
     pub fn datatype(&self) -> &Datatype {
         &self.ty
@@ -83,8 +83,8 @@ impl Committed {
         self.flat.extent
     }
 
-    /// Bytes of data in `count` elements, and their true bounds, which are empty without data; `None` where these leave 64
-    /// bits.
+    /// The bytes of data in `count` elements, and their true bounds, which are empty without data; `None` if these
+    /// exceed 64 bits.
     pub(super) fn measure(&self, count: u64) -> Option<Measure> {
         let Outline { size, data, .. } = self.flat.outline;
         let size = legal_size(size.checked_mul(count)?)?;
@@ -101,8 +101,7 @@ impl Committed {
         repeated(self.flat.bytes.as_ref()?, count, self.flat.extent)
     }
 
-    /// The runs of whole elements in `count` elements of a type whose elements are all of one
-    /// predefined type.
+    /// The runs of whole elements in `count` elements of a type that consists of one predefined type.
     pub(crate) fn elements(&self, count: u64) -> Option<Cow<'_, Piece>> {
         let piece = self.flat.padded.as_ref().or(self.flat.bytes.as_ref())?;
         repeated(piece, count, self.flat.extent)
@@ -116,7 +115,7 @@ impl Committed {
         self.flat.outline.signature.repeated(count)
     }
 
-    /// Whether the sequence of predefined types in `room`, or what that begins with, is this one's.
+    /// Whether this sequence of predefined types is that of `room`, or its beginning.
     pub(crate) fn fits(&self, count: u64, room: &Self, room_count: u64) -> bool {
         if Arc::ptr_eq(&self.flat, &room.flat) && count <= room_count {
             return true;

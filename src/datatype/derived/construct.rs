@@ -7,7 +7,7 @@ use super::tree::{Block, Contents, Datatype};
 use crate::error::{DatatypeMisuse, Error, Result};
 
 impl Datatype {
-    /// Local. `count` elements of `old`, one after the other.
+    /// Local. `count` contiguous elements of `old`.
     ///
     /// # Errors
     /// A negative count (class Count); a size or bounds past 64 bits (class Count).
@@ -46,7 +46,7 @@ impl Datatype {
         strided(CONSTRUCTOR, count, block_len, stride, old)
     }
 
-    /// Local. Blocks of their own lengths, at displacements that count extents of `old`.
+    /// Local. Blocks of individual lengths, at displacements that count extents of `old`.
     ///
     /// # Errors
     /// Lists of different lengths, or a negative length (class Arg); a size or bounds past 64 bits
@@ -68,7 +68,7 @@ impl Datatype {
         listed(CONSTRUCTOR, block_lens.iter().zip(displacements), 1, old)
     }
 
-    /// Local. Blocks of one length, at displacements that count extents of `old`.
+    /// Local. Blocks of equal length, at displacements that count extents of `old`.
     ///
     /// # Errors
     /// As for [`Datatype::indexed`].
@@ -86,8 +86,7 @@ impl Datatype {
         listed("hindexed_block", blocks, 1, old)
     }
 
-    /// Local. Blocks of their own lengths and types, at displacements in bytes
-    /// (`MPI_Type_create_struct`).
+    /// Local. Blocks of individual lengths and types, at displacements in bytes (`MPI_Type_create_struct`).
     ///
     /// # Errors
     /// As for [`Datatype::indexed`].
@@ -111,7 +110,7 @@ impl Datatype {
     }
 
     /// Local. The same data, with the lower bound `lb` and the upper bound `lb + extent`. With a negative extent, each
-    /// element lies below the one before.
+    /// element is below the previous one.
     ///
     /// # Errors
     /// Bounds past 64 bits (class Count).
@@ -126,7 +125,7 @@ impl Datatype {
         finish(CONSTRUCTOR, outline, Contents::Same(old.clone()))
     }
 
-    /// Local. The same type again (`MPI_Type_dup`).
+    /// Local. The same type (`MPI_Type_dup`).
     #[must_use]
     pub fn dup(old: &Self) -> Self {
         Self::new("dup", old.0.outline, Contents::Same(old.clone()))
@@ -165,7 +164,7 @@ fn listed<'a>(
     let mut blocks = Vec::with_capacity(list.len());
     let mut total = Some(0_u64);
     let mut hull = Hull::default();
-    // Most lists are of blocks of one length.
+    // Most lists have blocks of one length.
     let mut last = (0, Some(Hull::default()));
     for (&len, &displacement) in list {
         let len = check_block_len(constructor, len)?;
@@ -193,7 +192,7 @@ fn listed<'a>(
     finish(constructor, outline, contents)
 }
 
-/// `len` elements, one after the other from `at` on.
+/// `len` elements, contiguous from `at` on.
 fn block(ty: &Datatype, at: i64, len: u64) -> Option<Outline> {
     match len {
         0 => Some(Outline::EMPTY),
@@ -201,7 +200,7 @@ fn block(ty: &Datatype, at: i64, len: u64) -> Option<Outline> {
     }
 }
 
-/// The type, if its extents can be told.
+/// The type, if its extents can be represented.
 pub(super) fn finish(
     constructor: &'static str,
     outline: Outline,

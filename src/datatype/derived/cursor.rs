@@ -3,8 +3,8 @@
 use super::piece::{Parts, Piece, Shape};
 use super::row::Row;
 
-/// Returns rows of equal blocks, first byte first. A layout that is one row is walked without
-/// memory of its own.
+/// Returns rows of equal blocks, in order of their first bytes. A layout of one row needs no memory
+/// for the walk.
 pub(crate) struct Cursor<'a> {
     next: Option<(i64, &'a Shape)>,
     stack: Vec<Frame<'a>>,
@@ -12,9 +12,9 @@ pub(crate) struct Cursor<'a> {
 
 struct Frame<'a> {
     parts: &'a Parts,
-    /// The part to come.
+    /// The next part.
     index: usize,
-    /// Where this repetition stands.
+    /// The place of this repetition.
     at: i64,
     /// Repetitions after this one.
     left: u64,
@@ -29,7 +29,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// What follows the shape that was walked last.
+    /// The shape after the one that was walked last.
     fn step(&mut self) -> Option<(i64, &'a Shape)> {
         loop {
             let frame = self.stack.last_mut()?;
@@ -37,7 +37,7 @@ impl<'a> Cursor<'a> {
             if let Some(part) = parts.0.get(frame.index) {
                 frame.index += 1;
                 let at = frame.at + part.at;
-                // The last part of the last repetition needs its frame no more, which keeps the
+                // The last part of the last repetition does not need its frame. This keeps the
                 // stack of a chain of nests short.
                 if frame.left == 0 && frame.index == parts.0.len() {
                     self.stack.pop();

@@ -20,13 +20,13 @@ pub(super) fn bytes(ty: BasicType) -> Option<Piece> {
     list.finish()
 }
 
-/// All of it as one run, so that runs are of whole elements.
+/// The whole element as one run, so that runs consist of whole elements.
 pub(super) fn elements(ty: BasicType) -> Option<Piece> {
     Some(Piece::run(0, ty.extent() as u64))
 }
 
-/// `None` for a type without data. Children come before their parents, and each once, however
-/// often it occurs: neither depth nor sharing costs more than the nodes that there are.
+/// `None` for a type without data. Each node is visited once, after its children, however often it
+/// occurs. So the cost depends on the number of nodes only, not on depth or sharing.
 pub(super) fn flatten(root: &Datatype, leaf: Leaf) -> Option<Piece> {
     let mut done = HashMap::<*const Node, Option<Piece>>::new();
     let mut stack = vec![root];
@@ -47,13 +47,13 @@ pub(super) fn flatten(root: &Datatype, leaf: Leaf) -> Option<Piece> {
     done.remove(&ptr::from_ref(&*root.0)).flatten()
 }
 
-/// One node, of whose children the normal forms are known.
+/// The normal form of one node, from those of its children.
 fn one<'a>(
     ty: &Datatype,
     leaf: Leaf,
     of: impl Fn(&Datatype) -> Option<&'a Piece>,
 ) -> Option<Piece> {
-    // A type may have markers and no data.
+    // A type may have markers but no data.
     let block = |child: &Datatype, block: Block| -> Option<Piece> {
         let elements = of(child)?.repeated(block.len, child.extent())?;
         Some(elements.shifted(block.at))
@@ -68,7 +68,7 @@ fn one<'a>(
         Contents::Blocks { blocks, of: child } => {
             let child_piece = of(child)?;
             let mut list = List::with_capacity(blocks.len());
-            // Most lists are of blocks of one length.
+            // Most lists have blocks of one length.
             let mut last: Option<(u64, Option<Piece>)> = None;
             for &Block { at, len } in blocks {
                 if last.as_ref().is_none_or(|&(before, _)| before != len) {

@@ -10,20 +10,20 @@ use super::piece::Piece;
 use crate::datatype::BasicType;
 use crate::error::{DatatypeMisuse, Error, Result};
 
-/// `count` elements of a committed type, one extent apart: how the bytes of an operation lie in
-/// memory. [`Committed::times`] makes one.
+/// `count` elements of a committed type, one extent apart: the layout in memory of the bytes of an operation.
+/// [`Committed::times`] makes one.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout<'t> {
     ty: &'t Committed,
     count: u64,
 }
 
-/// How much memory a layout has to do with.
+/// The size and bounds of a layout.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measure {
     /// Bytes of data.
     pub(crate) size: u64,
-    /// Where they lie, from where the layout is placed.
+    /// Their range, relative to the place of the layout.
     pub(crate) span: Span,
 }
 
@@ -43,12 +43,12 @@ impl<'t> Layout<'t> {
         })
     }
 
-    /// The runs of bytes of a layout that was measured; `None` without data.
+    /// The runs of bytes of a measured layout; `None` without data.
     pub(crate) fn bytes(&self) -> Option<Cow<'t, Piece>> {
         self.ty.bytes(self.count)
     }
 
-    /// Likewise, in runs of whole elements with their padding, where all are of one type.
+    /// The same in runs of whole elements with their padding, if all elements are of one type.
     pub(crate) fn elements(&self) -> Option<Cow<'t, Piece>> {
         self.ty.elements(self.count)
     }
@@ -66,9 +66,8 @@ impl<'t> Layout<'t> {
         }
     }
 
-    /// Checks that the data of this layout fits into `room` without being cut off, as that of a send
-    /// into the buffer of a receive: the predefined types in `room`, or the first ones, are the same
-    /// sequence. Both were measured.
+    /// Checks that the data of this layout fits into `room` without truncation, like a send into a receive: its
+    /// predefined types are the same sequence as those of `room`, or as the first ones. Both were measured.
     pub(crate) fn check_fits(&self, operation: &'static str, room: &Layout<'_>) -> Result<()> {
         if self.ty.fits(self.count, room.ty, room.count) {
             return Ok(());
@@ -84,7 +83,7 @@ impl<'t> Layout<'t> {
 }
 
 impl Layout<'_> {
-    /// Checks that all elements are of one predefined type, and those of `other` of the same.
+    /// Checks that all elements of this layout and of `other` are of one predefined type.
     pub(crate) fn check_element(&self, operation: &'static str, other: &Layout<'_>) -> Result<()> {
         match (self.element(operation)?, other.element(operation)?) {
             (Some(one), Some(another)) if one != another => Err(Error::new(

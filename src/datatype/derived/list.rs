@@ -2,13 +2,14 @@
 
 use super::piece::{Piece, Shape};
 
-/// Parts of which those that follow one another are joined.
+/// Parts of a list; adjacent ones are joined.
 #[derive(Default)]
 pub(super) struct List(Vec<Piece>);
 
-/// A shorter row of equal parts is as well kept as a list.
+/// A row with fewer equal parts can as well be a list.
 const ROW: usize = 3;
-/// So few parts of a part become the whole's, where they may join its neighbours.
+/// If a part has at most this many parts, they become parts of the whole if they can join its
+/// neighbours.
 const FEW: usize = 32;
 
 impl List {
@@ -48,7 +49,7 @@ impl List {
         Piece::list(Self::rows(whole.0))
     }
 
-    /// Where there is a row of so many parts as are worth it.
+    /// The index of the first row with enough parts.
     fn first_row(parts: &[Piece]) -> Option<usize> {
         let step = |one: &Piece, next: &Piece| next.at.checked_sub(one.at);
         let is_row = |parts: &[Piece]| {
@@ -65,19 +66,19 @@ impl List {
         }
     }
 
-    /// Replaces equal parts at equal distances by one that is repeated.
+    /// Replaces equal parts at equal distances by one repeated part.
     fn rows(mut parts: Vec<Piece>) -> Vec<Piece> {
         let Some(first) = Self::first_row(&parts) else {
             return parts;
         };
         let all = parts.len();
-        // In place: what is kept is never more than what was read.
+        // In place: the number of parts kept never exceeds the number read.
         let (mut kept, mut read) = (first, first);
         while read < all {
             let first = &parts[read];
             let (len, stride) = row(&parts[read..]);
             let is_row = len >= ROW || len == all;
-            // The second of two may begin a row.
+            // The second of two parts may begin a row.
             let row = is_row.then(|| first.repeated(len as u64, stride)).flatten();
             let mut piece = row.unwrap_or_else(|| first.clone());
             read += if is_row { len } else { 1 };
@@ -95,7 +96,7 @@ impl List {
     }
 }
 
-/// How many parts, from the first on, are equal and at equal distances, and at which.
+/// How many parts, from the first on, are equal and at equal distances, and this distance.
 fn row(parts: &[Piece]) -> (usize, i64) {
     let step = |one: &Piece, next: &Piece| next.at.checked_sub(one.at);
     let [first, second, ..] = parts else {

@@ -4,22 +4,22 @@ use super::super::BasicType;
 use super::bounds::{Span, hull};
 use super::signature::Signature;
 
-/// Size, bounds and signature. Methods return `None` where a number leaves 64 bits.
+/// Size, bounds and signature. Methods return `None` if a number exceeds 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Outline {
     /// Bytes of data.
     pub(crate) size: u64,
     /// From the first byte of data to the end of the last: the true bounds.
     pub(crate) data: Option<Span>,
-    /// The markers of bounds that were set explicitly, which count instead of the data.
+    /// The markers of explicit bounds, which replace the bounds of the data.
     markers: Option<Span>,
-    /// Of the most strictly aligned predefined type in it.
+    /// The alignment of its most strictly aligned predefined type.
     align: u8,
     pub(crate) signature: Signature,
     pub(crate) element: Uniform,
 }
 
-/// Which predefined types are in a layout.
+/// The predefined types in a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Uniform {
     None,
@@ -27,7 +27,7 @@ pub(crate) enum Uniform {
     Mixed,
 }
 
-/// Where copies of a type are: the hulls of their data, and of their markers.
+/// The ranges of copies of a type: the hulls of their data, and of their markers.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Hull {
     data: Option<Span>,
@@ -35,7 +35,7 @@ pub(super) struct Hull {
 }
 
 impl Hull {
-    /// This, and `next` with so many bytes before it.
+    /// This hull, and `next` at the offset `at`.
     pub(super) fn with(&self, next: &Self, at: i64) -> Option<Self> {
         let shifted = |span| each(span, |span| span.shifted(at));
         Some(Self {
@@ -69,7 +69,7 @@ impl Outline {
         }
     }
 
-    /// Lower and upper bound: the markers, or those of the data with what pads it to its alignment
+    /// Lower and upper bound: the markers, or the bounds of the data with padding for its alignment
     /// (MPI-4.1, section 5.1).
     pub(crate) fn bounds(&self) -> Option<Span> {
         if let Some(markers) = self.markers {
@@ -91,7 +91,7 @@ impl Outline {
         Some(padded)
     }
 
-    /// `count` copies, each `stride` bytes after the one before.
+    /// `count` copies, each `stride` bytes after the previous one.
     pub(super) fn repeated(&self, count: u64, stride: i64) -> Option<Self> {
         if count == 0 {
             return Some(Self::EMPTY);
@@ -115,7 +115,7 @@ impl Outline {
         })
     }
 
-    /// This, and then `next`.
+    /// This outline, followed by `next`.
     pub(super) fn then(&self, next: &Self) -> Option<Self> {
         Some(Self {
             size: legal_size(self.size.checked_add(next.size)?)?,
@@ -131,7 +131,7 @@ impl Outline {
         })
     }
 
-    /// Where `len` elements are, one after the other.
+    /// The hull of `len` contiguous elements.
     pub(super) fn hull_of(&self, len: u64, extent: i64) -> Option<Hull> {
         if len == 0 {
             return Some(Hull::default());
@@ -161,12 +161,12 @@ impl Outline {
     }
 }
 
-/// What becomes of a range that there may be; `None` where it leaves 64 bits.
+/// Applies `act` to an optional range; `None` if it exceeds 64 bits.
 fn each(span: Option<Span>, act: impl Fn(Span) -> Option<Span>) -> Option<Option<Span>> {
     span.map_or(Some(None), |span| act(span).map(Some))
 }
 
-/// A size that MPI can tell (`MPI_Count` has a sign).
+/// The size, if `MPI_Count`, which is signed, can represent it.
 pub(super) fn legal_size(size: u64) -> Option<u64> {
     (size <= i64::MAX as u64).then_some(size)
 }

@@ -12,10 +12,10 @@ pub(crate) struct Blocks {
     pub(crate) stride: i64,
 }
 
-/// A layout, or a part of one, without gaps in the order of its bytes: first byte first.
+/// A layout, or a part of one, in the order of its bytes, with adjacent bytes joined.
 #[derive(Clone, Debug)]
 pub(crate) struct Piece {
-    /// Bytes from where the whole is placed.
+    /// The offset from the place of the whole layout.
     pub(crate) at: i64,
     pub(crate) shape: Shape,
 }
@@ -26,7 +26,7 @@ pub(crate) enum Shape {
     Nest(Nest),
 }
 
-/// Parts in their order, and all of that repeated.
+/// A sequence of parts, and the repetition of this sequence.
 #[derive(Clone, Debug)]
 pub(crate) struct Nest {
     pub(crate) count: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Nest {
     pub(crate) parts: Arc<Parts>,
 }
 
-/// At least two, or one that is repeated and is no single block.
+/// At least two parts, or one that is repeated and is not a single block.
 #[derive(Debug)]
 pub(crate) struct Parts(pub(crate) Vec<Piece>);
 
@@ -62,12 +62,12 @@ impl Piece {
         Self { at, shape }
     }
 
-    /// Of parts in their order, of which none may be without bytes.
+    /// A list of parts in order; each must have bytes.
     pub(super) fn list(mut parts: Vec<Piece>) -> Option<Self> {
         if parts.len() <= 1 {
             return parts.pop();
         }
-        // Relative to the first, so that equal lists at different places look equal.
+        // Relative to the first part, so that equal lists at different places compare equal.
         let at = parts[0].at;
         for part in &mut parts {
             part.at -= at;
@@ -75,8 +75,7 @@ impl Piece {
         Some(Self::nest(at, 1, 0, Arc::new(Parts(parts))))
     }
 
-    /// `len` bytes that need no memory, of which no strip of a walk has both the one before `cut` and
-    /// the one behind.
+    /// `len` bytes without memory. No strip of a walk includes both the byte before `cut` and the byte after it.
     pub(crate) fn cut(len: u64, cut: u64) -> Self {
         if cut == 0 || cut >= len {
             return Self::run(0, len);
@@ -85,7 +84,7 @@ impl Piece {
         Self::nest(0, 1, 0, Arc::new(Parts(vec![Self::run(0, cut), rest])))
     }
 
-    /// The parts of a list, which is not repeated, and where they are placed.
+    /// The parts of a list that is not repeated, and their place.
     pub(crate) fn as_list(&self) -> Option<(i64, &[Self])> {
         match &self.shape {
             Shape::Nest(nest) if nest.count == 1 => Some((self.at, &nest.parts.0)),
@@ -100,8 +99,8 @@ impl Piece {
         }
     }
 
-    /// `count` copies, each `stride` bytes after the one before. The constructors have checked that
-    /// all of it is within 64 bits.
+    /// `count` copies, each `stride` bytes after the previous one. The constructors have checked that everything is
+    /// within 64 bits.
     pub(crate) fn repeated(&self, count: u64, stride: i64) -> Option<Self> {
         if count <= 1 {
             return (count == 1).then(|| self.clone());
@@ -132,17 +131,17 @@ impl Piece {
         })
     }
 
-    /// Whether it is nothing but blocks of so many bytes.
+    /// Whether it consists of blocks of `len` bytes.
     pub(crate) fn is_of_blocks(&self, len: u64) -> bool {
         matches!(&self.shape, Shape::Blocks(blocks) if blocks.len == len)
     }
 
-    /// Whether a walk cuts `other` nowhere but where its own blocks end, as far as is easily seen.
+    /// Whether a walk splits `other` only where its own blocks end, as far as this is easily seen.
     pub(crate) fn is_as_coarse_as(&self, other: &Self) -> bool {
         self.as_run().is_some() || self.shape.equal(&other.shape)
     }
 
-    /// Both as one, if that is a normal form: `next` comes after this.
+    /// Both as one piece, if that is a normal form; `next` follows this one.
     pub(super) fn join(&self, next: &Self) -> Option<Self> {
         match (&self.shape, &next.shape) {
             (Shape::Blocks(a), Shape::Blocks(b)) => {
@@ -182,7 +181,7 @@ impl Shape {
 }
 
 impl Parts {
-    /// The same object, or short lists of blocks: no deeper.
+    /// Whether they are the same object, or equal short lists of blocks; does not recurse.
     fn equal(a: &Arc<Self>, b: &Arc<Self>) -> bool {
         const FEW: usize = 8;
         let alike = |(a, b): (&Piece, &Piece)| match (&a.shape, &b.shape) {
@@ -194,12 +193,12 @@ impl Parts {
     }
 }
 
-/// Whether `count` steps lead to where the next row begins.
+/// Whether `count` steps lead to the beginning of the next row.
 fn continues(count: u64, step: i64, stride: i64) -> bool {
     i128::from(count) * i128::from(step) == i128::from(stride)
 }
 
-/// The stride of the row that two rows make, of which at least one has more than one member.
+/// The stride of the row that two rows form, if they do; at least one has several members.
 fn row(at: i64, count: u64, stride: i64, next: i64, more: u64, next_stride: i64) -> Option<i64> {
     let step = if count == 1 { next_stride } else { stride };
     let even = more == 1 || next_stride == step;
@@ -207,7 +206,7 @@ fn row(at: i64, count: u64, stride: i64, next: i64, more: u64, next_stride: i64)
     (even && follows).then_some(step)
 }
 
-/// One by one, as the tree's.
+/// Drops parts one by one, like the tree's nodes.
 impl Drop for Parts {
     fn drop(&mut self) {
         let mut orphans = std::mem::take(&mut self.0);

@@ -7,13 +7,13 @@ use crate::error::{DatatypeMisuse, Error, Result};
 /// Equal blocks of bytes at equal distances. A single block has a count of 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// The first byte of the first block, from where all is placed.
+    /// The first byte of the first block, relative to the place of the row.
     pub at: i64,
-    /// Bytes of each.
+    /// Bytes of each block.
     pub len: u64,
-    /// How many there are.
+    /// The number of blocks.
     pub count: u64,
-    /// From the first byte of a block to that of the next; of no account where there is only one.
+    /// From the first byte of a block to that of the next; ignored for a single block.
     pub stride: i64,
 }
 
@@ -26,10 +26,10 @@ impl Row {
         stride: 0,
     };
 
-    /// What it covers, and it as a layout; `None` without data.
+    /// Its range, and its layout; `None` without data.
     ///
     /// # Errors
-    /// It leaves 63 bits.
+    /// It exceeds 63 bits.
     #[inline]
     pub(crate) fn measure(self, operation: &'static str) -> Result<(Span, Option<Piece>)> {
         let Self {

@@ -3,17 +3,17 @@
 use super::super::BasicType;
 use super::tree::{Contents, Datatype};
 
-/// A prime, so that the numbers below it are a field.
+/// A prime, so that the integers modulo it are a field.
 const MODULUS: u64 = (1 << 61) - 1;
-/// What a place in the sequence weighs more than the next.
+/// The ratio of the weights of a place in the sequence and the next one.
 const WEIGHT: u64 = 0x0b5a_d4ec_eda1_ce2a;
 
-/// The sequence as its length and a polynomial of its members over a prime field: concatenation
-/// and repetition take a few multiplications however long it is. Equal sequences have equal
-/// signatures; of different ones, less than one pair in 2^40 has, none of them by design.
+/// A sequence, represented by its length and a polynomial of its members over a prime field: concatenation and
+/// repetition take a few multiplications for any length. Equal sequences have equal signatures. Of different sequences,
+/// fewer than one pair in 2^40 has equal signatures, and none does by design.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Signature {
-    /// How many members; a layout has no more than bytes.
+    /// The number of members; at most the number of bytes.
     pub(crate) len: u64,
     polynomial: u64,
     /// `WEIGHT` to the power of `len`.
@@ -27,7 +27,7 @@ impl Signature {
         power: 1,
     };
 
-    /// Pairs are two members, so that they match a struct of the two.
+    /// Pairs count as two members, so that they match a struct of the two.
     pub(super) fn of(ty: BasicType) -> Self {
         match ty.members() {
             None => Self::single(ty),
@@ -35,8 +35,8 @@ impl Signature {
         }
     }
 
-    /// Of the first `len` members of `count` elements of a type; `None` if there are fewer. Goes once
-    /// down the tree, past all that is in as a whole.
+    /// The signature of the first `len` members of `count` elements of a type; `None` if there are fewer. Walks down
+    /// the tree once, and skips parts that are included as a whole.
     pub(super) fn of_first(len: u64, ty: &Datatype, count: u64) -> Option<Self> {
         let mut prefix = Prefix {
             all: Self::EMPTY,
@@ -116,8 +116,8 @@ impl Prefix {
         self.left -= next.len;
     }
 
-    /// Takes elements of a type as far as they are in as a whole. Returns the type if the next one is
-    /// in as a part.
+    /// Takes elements of a type as long as whole ones are included. If a part of the next element is included, returns
+    /// its type.
     fn take<'t>(&mut self, count: u64, ty: &'t Datatype) -> Option<&'t Datatype> {
         let one = ty.0.outline.signature;
         let whole = self.left.checked_div(one.len)?.min(count);
@@ -130,7 +130,7 @@ fn plus(a: u64, b: u64) -> u64 {
     (a + b) % MODULUS
 }
 
-/// Of numbers below the modulus. As 2^61 is 1 more than that, what is above the low 61 bits counts as it stands there.
+/// Multiplies modulo the modulus. Since 2^61 is congruent to 1, the bits above the low 61 are simply added.
 fn times(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     plus(product as u64 & MODULUS, (product >> 61) as u64)

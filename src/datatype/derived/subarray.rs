@@ -5,7 +5,7 @@ use super::construct::{bad, finish, overflow, same_lengths};
 use super::tree::{Block, Contents, Datatype};
 use crate::error::Result;
 
-/// Which dimension of an array has its elements side by side.
+/// The dimension of an array whose elements are contiguous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// The last, as in C and Rust.
@@ -15,13 +15,12 @@ pub enum Order {
 }
 
 impl Datatype {
-    /// Local. The part of an array of `sizes` elements that begins at `starts` and has `subsizes`
-    /// elements, dimension by dimension; bounds and extent are the whole array's (MPI-4.1, section
-    /// 5.1.3).
+    /// Local. The part of an array of `sizes` elements that begins at `starts` and has `subsizes` elements in each
+    /// dimension. Bounds and extent are those of the whole array (MPI-4.1, section 5.1.3).
     ///
     /// # Errors
-    /// No dimension, lists of different lengths, a size or a part's size below 1, a part that is not
-    /// inside the array (class Arg); a size or bounds past 64 bits (class Count).
+    /// No dimension, lists of different lengths, a size or a part's size below 1, a part that exceeds the array (class
+    /// Arg); a size or bounds past 64 bits (class Count).
     pub fn subarray(
         sizes: &[i64],
         subsizes: &[i64],
@@ -36,7 +35,7 @@ impl Datatype {
                 format!("an array of {sizes:?} elements, each {old}")
             })
         };
-        // From the dimension whose elements are side by side outwards.
+        // From the contiguous dimension outwards.
         let dimensions: Vec<usize> = match order {
             Order::C => (0..sizes.len()).rev().collect(),
             Order::Fortran => (0..sizes.len()).collect(),

@@ -4,11 +4,11 @@ use super::cursor::Cursor;
 use super::piece::Piece;
 use super::row::Row;
 
-/// Walks layouts in the order of their type maps, in strips as long as they all allow, up to the end
-/// of the shortest.
+/// Walks several layouts in the order of their type maps, up to the end of the shortest. Strips are as long as all
+/// layouts allow.
 pub(crate) struct Together<'a, const N: usize>([Side<'a>; N]);
 
-/// `count` blocks of `len` bytes in each of the layouts, every one with a stride of its own.
+/// `count` blocks of `len` bytes in each of the layouts, with one stride for each layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Strip<const N: usize> {
     pub(crate) len: u64,
@@ -23,7 +23,7 @@ impl<const N: usize> Strip<N> {
         self.len * self.count
     }
 
-    /// Where each block is, in every layout.
+    /// The place of each block in every layout.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = [i64; N]> + use<N> {
         let Self { at, stride, .. } = *self;
         (0..self.count as i64)
@@ -33,7 +33,7 @@ impl<const N: usize> Strip<N> {
 
 struct Side<'a> {
     cursor: Cursor<'a>,
-    /// What is left of the current row.
+    /// The rest of the current row.
     row: Row,
     /// Bytes of its first block that are done.
     done: u64,
@@ -70,8 +70,8 @@ impl Side<'_> {
         self.row.len - self.done
     }
 
-    /// How many parts of `len` bytes, which the rest of the first block has room for, follow one
-    /// another at equal distances; and that distance.
+    /// How many parts of `len` bytes follow one another at equal distances, and this distance. The rest of the first
+    /// block has at least `len` bytes.
     fn parts(&self, len: u64) -> (u64, i64) {
         let Row { count, stride, .. } = self.row;
         match self.rest() {
@@ -81,7 +81,7 @@ impl Side<'_> {
         }
     }
 
-    /// Whether `len` bytes are all that is left.
+    /// Whether exactly `len` bytes are left.
     fn is_last_of(&self, len: u64) -> bool {
         self.row.count == 1 && self.rest() == len
     }
@@ -90,7 +90,7 @@ impl Side<'_> {
         self.row.at + self.done as i64
     }
 
-    /// By bytes of the first block.
+    /// Advances by `len` bytes of the first block.
     fn advance_in_block(&mut self, len: u64) {
         self.done += len;
         if self.done < self.row.len {
@@ -131,7 +131,7 @@ impl<const N: usize> Iterator for Together<'_, N> {
             return None;
         }
         let len = self.0.iter().map(Side::rest).min()?;
-        // A list of blocks, each somewhere, is walked one by one: with less to find out.
+        // For a list of single blocks, a walk block by block needs fewer checks.
         if self.0.iter().any(|side| side.is_last_of(len)) {
             let strip = Strip {
                 len,

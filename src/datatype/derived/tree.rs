@@ -9,10 +9,10 @@ use super::committed::{Committed, Flat};
 use super::outline::{Outline, Uniform};
 
 /// A layout of memory under construction (MPI-4.1, section 5.1): predefined types at displacements
-/// from where the layout is placed. Cheap to clone; constructors share their operands.
+/// from the place of the layout. Clones are cheap; constructors share their operands.
 ///
-/// Operations take none: [`Datatype::commit`] makes a [`Committed`] of it, so that a type which was
-/// not committed is refused by the compiler, and nothing has to be checked when it is used.
+/// Operations do not accept it: [`Datatype::commit`] makes a [`Committed`] of it. So the compiler
+/// refuses a type that was not committed, and operations do not have to check this.
 ///
 /// ```
 /// use transom::BasicType;
@@ -36,10 +36,10 @@ pub(super) struct Node {
     flat: OnceLock<Arc<Flat>>,
 }
 
-/// What a type is made of.
+/// The contents of a type.
 pub(super) enum Contents {
     Basic(BasicType),
-    /// The same data, whatever the bounds.
+    /// The same data, with other bounds.
     Same(Datatype),
     /// Blocks at equal distances.
     Strided {
@@ -48,7 +48,7 @@ pub(super) enum Contents {
         stride: i64,
         of: Datatype,
     },
-    /// Blocks wherever they are.
+    /// Blocks at any displacements.
     Blocks {
         blocks: Box<[Block]>,
         of: Datatype,
@@ -89,31 +89,31 @@ impl Datatype {
         self.0.outline.size
     }
 
-    /// Local. Lower bound in bytes: from where the layout is placed to where it begins.
+    /// Local. Lower bound in bytes: the beginning of the layout relative to its place.
     #[must_use]
     pub fn lb(&self) -> i64 {
         self.bounds().lo
     }
 
-    /// Local. Bytes from one element to the next: upper less lower bound.
+    /// Local. Bytes from one element to the next: the upper minus the lower bound.
     #[must_use]
     pub fn extent(&self) -> i64 {
         self.bounds().len().unwrap_or(i64::MAX)
     }
 
-    /// Local. First byte of data, from where the layout is placed.
+    /// Local. First byte of data, relative to the place of the layout.
     #[must_use]
     pub fn true_lb(&self) -> i64 {
         self.0.outline.data.map_or(0, |data| data.lo)
     }
 
-    /// Local. From the first byte of data to the end of the last, whatever the bounds were set to.
+    /// Local. From the first byte of data to the end of the last, regardless of explicit bounds.
     #[must_use]
     pub fn true_extent(&self) -> i64 {
         self.0.outline.data.and_then(Span::len).unwrap_or(0)
     }
 
-    /// Constructors let no type be whose bounds cannot be told.
+    /// Constructors refuse types whose bounds cannot be represented.
     pub(super) fn bounds(&self) -> Span {
         self.0.outline.bounds().unwrap_or(Span::of(0))
     }
@@ -157,7 +157,7 @@ impl fmt::Display for Datatype {
 }
 
 impl Contents {
-    /// The block of this number, and the type of its elements.
+    /// The block with this number, and the type of its elements.
     pub(super) fn block(&self, index: u64) -> Option<(Block, &Datatype)> {
         match self {
             Self::Basic(_) => None,
@@ -197,8 +197,7 @@ impl Contents {
     }
 }
 
-/// One by one: the drop of a member inside that of its owner would overflow the stack where types
-/// are nested deeply.
+/// One by one: with nested drops, deeply nested types would overflow the stack.
 impl Drop for Node {
     fn drop(&mut self) {
         let mut orphans = Vec::new();
