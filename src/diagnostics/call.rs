@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::counters::{Counters, Tally};
 use super::{counts_waits, trace};
 
-/// What waits of a thread belong to.
+/// The call to which a thread's waits are attributed.
 #[derive(Clone)]
 struct Call {
     name: &'static str,
@@ -18,21 +18,21 @@ struct Call {
 
 thread_local! {
     static CALL: RefCell<Option<Call>> = const { RefCell::new(None) };
-    /// Whether this thread waits: what it waits for meanwhile is part of that.
+    /// Whether this thread waits. Nested waits are part of the outer one.
     static WAITS: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Kept while a thread is in a call.
 pub(crate) struct InCall {
     outer: Option<Call>,
-    /// When it began, if it is to be seen in the trace.
+    /// When it began, if the trace shows it.
     begun: Option<Instant>,
-    /// It is of one thread.
+    /// It belongs to one thread.
     _thread: PhantomData<*const ()>,
 }
 
 impl InCall {
-    /// `shown`: in the trace, too.
+    /// `shown`: whether the trace shows it.
     pub(crate) fn enter(
         name: &'static str,
         target: Option<u32>,
@@ -45,7 +45,7 @@ impl InCall {
             counters: counters.cloned(),
         };
         Self {
-            // At the end of a thread there may be nowhere to note it.
+            // When a thread ends, the thread-local may be gone.
             outer: CALL
                 .try_with(|inner| inner.replace(Some(call)))
                 .ok()
@@ -67,7 +67,7 @@ impl Drop for InCall {
     }
 }
 
-/// Waits of no window: of communicators, and for peers to be found.
+/// Waits outside of windows: in communicators, and for connections to peers.
 pub(super) static ELSEWHERE: Tally = Tally::new();
 
 /// Kept while a thread waits.
@@ -75,12 +75,12 @@ pub(crate) struct Waiting(Option<Begun>);
 
 struct Begun {
     at: Instant,
-    /// Whether the trace has its beginning already.
+    /// Whether the trace already has its beginning.
     told: bool,
 }
 
 impl Waiting {
-    /// Costs a load where nobody wants to know.
+    /// Costs one load if waits are not counted.
     #[inline]
     pub(crate) fn begin() -> Self {
         match counts_waits() {
@@ -98,7 +98,7 @@ impl Waiting {
         }))
     }
 
-    /// It comes to sleeping: should this process be killed, the trace says what it waited for.
+    /// The wait is about to sleep. If this process is killed, the trace shows what it waited for.
     pub(crate) fn is_long(&mut self) {
         if let Some(begun) = &mut self.0
             && !begun.told

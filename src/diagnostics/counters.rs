@@ -11,16 +11,16 @@ use super::statistics::{Accesses, OperationKind, Statistics, TargetKind, Waits};
 use super::{locked, trace};
 use crate::terms::Flavor;
 
-/// Ways, in the order of their variants.
+/// The values of `Via`, in the order of its variants.
 const VIAS: [Via; 4] = [Via::Mapped, Via::Attached, Via::Agent, Via::Device];
 const WAYS: usize = VIAS.len();
 const TARGETS: usize = TargetKind::ALL.len();
 const KINDS: usize = OperationKind::ALL.len() * TARGETS * WAYS;
 
-/// So many windows keep a line of their own once they are freed; the others are added up.
+/// The number of freed windows that keep a line of their own; later ones are added up.
 const MOST_KEPT: usize = 256;
 
-/// How often something was, and how much of it.
+/// A number of events, and their total amount.
 pub(super) struct Tally {
     count: AtomicU64,
     amount: AtomicU64,
@@ -48,7 +48,7 @@ impl Tally {
         self.add(time.as_nanos() as u64);
     }
 
-    /// Where the amounts are those of [`Tally::add_wait`].
+    /// For tallies whose amounts come from [`Tally::add_wait`].
     pub(super) fn waits(&self) -> Waits {
         let (count, nanoseconds) = self.read();
         let time = Duration::from_nanos(nanoseconds);
@@ -84,7 +84,7 @@ impl TracedEpoch {
         }
     }
 
-    /// Another one for each epoch that can be open in a window.
+    /// A different number for each epoch that can be open in a window.
     fn number(self) -> u64 {
         match self {
             Self::Fence => 0,
@@ -98,7 +98,7 @@ impl TracedEpoch {
 
 /// Counts of one window.
 pub(crate) struct Counters {
-    /// In the order in which this rank made them.
+    /// Numbers this rank's windows in the order of creation.
     pub(super) number: u32,
     flavor: Flavor,
     name: Mutex<String>,
@@ -106,12 +106,12 @@ pub(crate) struct Counters {
     epochs: AtomicU64,
     flushes: AtomicU64,
     pub(super) waits: Tally,
-    /// So that each that ends has begun.
+    /// Ensures that each epoch that ends has begun.
     open: Mutex<BTreeSet<TracedEpoch>>,
 }
 
 impl Counters {
-    /// Of a new window, which is this rank's `number`-th.
+    /// For a new window with the number `number` of this rank.
     pub(crate) fn new(number: u32, flavor: Flavor) -> Arc<Self> {
         let counters = Arc::new(Self {
             number,
@@ -134,7 +134,7 @@ impl Counters {
         name.clone_into(&mut locked(&self.name));
     }
 
-    /// What to call the window: its number, what made it, and its name.
+    /// The window's title: its number, the call that made it, and its name.
     pub(super) fn title(&self) -> String {
         let name = locked(&self.name);
         let mut title = format!("{} {}", self.number, self.flavor);
@@ -149,7 +149,7 @@ impl Counters {
         self.accesses[index].add(bytes);
     }
 
-    /// A call of flush or its kin is over, of which there was nothing else to see.
+    /// Notes the end of a call of flush or its variants, which leaves no other trace.
     pub(crate) fn flushed(&self, call: &'static str, target: u32) {
         self.count_flush();
         if trace::is_on() {
@@ -168,7 +168,7 @@ impl Counters {
         }
     }
 
-    /// Nothing, if it never began.
+    /// Has no effect if the epoch never began.
     pub(crate) fn end_epoch(&self, epoch: TracedEpoch) {
         if locked(&self.open).remove(&epoch) {
             self.trace_epoch(false, epoch);
@@ -209,7 +209,7 @@ impl Counters {
         }
     }
 
-    /// The window is gone.
+    /// Notes that the window is freed.
     pub(crate) fn finish(self: &Arc<Self>) {
         let mut open = std::mem::take(&mut *locked(&self.open));
         while let Some(epoch) = open.pop_first() {
@@ -233,11 +233,11 @@ impl Counters {
     }
 }
 
-/// What is to be reported.
+/// The data of the report.
 struct All {
     live: Vec<Arc<Counters>>,
     freed: Vec<(u32, String, Statistics)>,
-    /// How many were freed after these, and what they did.
+    /// How many windows were freed after these, and their operations.
     others: u64,
     rest: Statistics,
 }
@@ -257,7 +257,7 @@ static ALL: Mutex<All> = Mutex::new(All {
     },
 });
 
-/// What the windows of this process did, under their titles.
+/// The operations in the windows of this process, with the windows' titles.
 pub(super) fn all() -> Vec<(String, Statistics)> {
     let all = locked(&ALL);
     let live = all.live.iter();

@@ -15,9 +15,9 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::VARIABLE;
 
-/// Has what is logged written to standard error from now on, unless the program has a subscriber: that
-/// one stays. `default` is the level where the environment says nothing; if that is `None`, nothing happens.
-/// Returns what is wrong with what the environment says.
+/// Writes the log to standard error from now on, unless the program has a subscriber, which then stays. `default` is
+/// the level if the environment has none; if `default` is also `None`, nothing happens. Returns the problem if the
+/// environment's value is invalid.
 pub(super) fn install(default: Option<&str>) -> Option<String> {
     let said = std::env::var_os(VARIABLE).filter(|text| !text.is_empty());
     let text = match &said {
@@ -37,14 +37,14 @@ pub(super) fn install(default: Option<&str>) -> Option<String> {
             )
         }
     };
-    // The program has its own: then this one is not needed.
+    // If the program has a subscriber, this one is not needed.
     let _ = tracing::subscriber::set_global_default(subscriber(levels, io::stderr));
     complaint
 }
 
-/// A level for all, or levels for modules beside it.
+/// A level for all modules, or with it levels for some modules.
 fn levels(text: &str) -> Option<Targets> {
-    // Numbers and nothing are no levels here.
+    // Numbers and the empty text are not levels here.
     let is_word = |text: &str| text.starts_with(|c: char| c.is_ascii_alphabetic());
     let level = |text: &str| {
         let word = Some(text.trim()).filter(|text| is_word(text));
@@ -74,7 +74,7 @@ where
     tracing_subscriber::registry().with(levels).with(lines)
 }
 
-/// Time, level, rank, module, and what happened.
+/// Time, level, rank, module, and the message.
 struct LogLine;
 
 impl<S, N> FormatEvent<S, N> for LogLine

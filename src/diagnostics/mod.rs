@@ -26,30 +26,30 @@ pub use statistics::{Accesses, OperationKind, Statistics, TargetKind, Waits};
 pub use traffic::{Sent, Traffic, count_traffic, traffic};
 pub(crate) use traffic::{counts_traffic, note_flag, note_message};
 
-/// The environment variable that says what is logged.
+/// The environment variable with the levels of the log.
 const VARIABLE: &str = "TRANSOM_LOG";
 
-/// Of the job that this process is in.
+/// The rank of this process in its job.
 static RANK: AtomicU32 = AtomicU32::new(NO_RANK);
 const NO_RANK: u32 = u32::MAX;
-/// Whether windows count that do not say so themselves.
+/// Whether windows count that do not decide this by a hint.
 static COUNTS_ALL: AtomicBool = AtomicBool::new(false);
 static REPORTS: AtomicBool = AtomicBool::new(false);
-/// Whether anybody wants to know of waits.
+/// Whether waits are counted.
 static COUNTS_WAITS: AtomicBool = AtomicBool::new(false);
-/// After how many milliseconds a wait is warned of; 0: never.
+/// The number of milliseconds after which a wait causes a warning; 0: never.
 static WAIT_WARNING: AtomicU64 = AtomicU64::new(10_000);
-/// What is wrong with the environment, until a rank knows whether it is to say so.
+/// The problem with the environment, until it is known which rank reports it.
 static COMPLAINT: Mutex<Option<String>> = Mutex::new(None);
 
-/// A process is about to become a rank: has it log, if the environment says so.
+/// Called before a process becomes a rank: starts the log, if the environment says so.
 pub(crate) fn prepare() {
     if let Some(complaint) = install(None) {
         *locked(&COMPLAINT) = Some(complaint);
     }
 }
 
-/// Has this process log to standard error; see [`log_to_stderr`](crate::lower::log_to_stderr).
+/// Makes this process log to standard error; see [`log_to_stderr`](crate::lower::log_to_stderr).
 pub(crate) fn install(default: Option<&str>) -> Option<String> {
     #[cfg(feature = "log")]
     return log::install(default);
@@ -61,13 +61,13 @@ pub(crate) fn install(default: Option<&str>) -> Option<String> {
     }
 }
 
-/// This process is a rank now, and `speaks` for those of its host. `job` says what no other job is called, if that
-/// is needed.
+/// Called when this process has become a rank; it `speaks` for the ranks of its host. `job` is a number that no other
+/// job has, if one is needed.
 pub(crate) fn joined(rank: u32, speaks: bool, job: u64) {
     RANK.store(rank, Ordering::Relaxed);
     let settings = Settings::read(|name| std::env::var_os(name));
     let complaint = locked(&COMPLAINT).take();
-    // All ranks would say the same.
+    // All ranks would log the same.
     if rank == 0 {
         let complaints = complaint.iter().chain(&settings.complaints);
         complaints.for_each(|complaint| say(complaint));
@@ -89,7 +89,7 @@ pub(crate) fn joined(rank: u32, speaks: bool, job: u64) {
                     "TRANSOM_TRACE: {}: {error}; this rank is not in the trace",
                     path.display()
                 );
-                // The ranks of a host have most such errors in common.
+                // The ranks of a host usually have the same errors.
                 match speaks {
                     true => say(&format!(
                         "rank {rank}: {what}, nor are others of its host that find the same"
@@ -102,7 +102,7 @@ pub(crate) fn joined(rank: u32, speaks: bool, job: u64) {
     COUNTS_ALL.store(settings.report || traced, Ordering::Relaxed);
 }
 
-/// This rank is about to leave its job.
+/// Called before this rank leaves its job.
 pub(crate) fn leaving() {
     if REPORTS.swap(false, Ordering::Relaxed) {
         let rank = RANK.load(Ordering::Relaxed);
@@ -117,24 +117,23 @@ pub(crate) fn leaving() {
     }
 }
 
-/// It has left.
+/// Called after it has left.
 pub(crate) fn left() {
     trace::end();
 }
 
-/// After how long a wait is warned of, if at all.
+/// The time after which a wait causes a warning, if any.
 pub(crate) fn warns_of_waits_after() -> Option<Duration> {
     let after = WAIT_WARNING.load(Ordering::Relaxed);
     (after > 0).then(|| Duration::from_millis(after))
 }
 
-/// Whether windows are to count.
+/// Whether windows should count.
 pub(crate) fn counts_all() -> bool {
     COUNTS_ALL.load(Ordering::Relaxed)
 }
 
-/// The call that this thread is in while the guard lives, where something is to be seen of calls that
-/// belong to no window.
+/// Marks the call of this thread while the guard lives, if calls outside of windows are to be shown.
 pub(crate) fn in_call(name: &'static str) -> Option<InCall> {
     counts_waits().then(|| InCall::enter(name, None, None, true))
 }
@@ -157,18 +156,18 @@ fn count_waits() {
     COUNTS_WAITS.store(true, Ordering::Relaxed);
 }
 
-/// One line on standard error.
+/// Writes one line to standard error.
 fn say(line: &str) {
     transom_launch::say(&format_args!("transom: {line}"));
 }
 
-/// Standard error has no buffer: what is written in one piece stays together.
+/// Standard error has no buffer, so one write stays in one piece.
 fn write_at_once(text: &str) {
-    // Where it is gone, nobody reads it.
+    // If standard error is closed, nobody reads it.
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// Locks it, also if another thread has panicked meanwhile.
+/// Locks it, even if another thread has panicked with the lock held.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

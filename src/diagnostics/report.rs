@@ -7,13 +7,13 @@ use rdma_sys_shim::Via;
 use super::statistics::{Statistics, TargetKind, Waits};
 use super::traffic::Traffic;
 
-/// What each column says: the window, what was done there, to whose memory, which way, and how much.
+/// The columns: the window, the operation, the target, the path, and the amounts.
 const HEAD: [&str; 6] = ["window", "operation", "target", "way", "count", "bytes"];
-/// From here on there are numbers.
+/// The columns from here on are numbers.
 const FIRST_NUMBER: usize = 4;
 
-/// Each line begins with the rank, since those of several ranks may come between each other.
-/// `served`: requests of other ranks, or batches of them by TCP, that this one carried out while it waited.
+/// Each line begins with the rank, since lines of several ranks may be interleaved. `served`: the number of requests of
+/// other ranks, or batches of them by TCP, that this rank carried out while it waited.
 pub(super) fn table(
     rank: u32,
     windows: &[(String, Statistics)],
@@ -58,13 +58,13 @@ pub(super) fn table(
     text
 }
 
-/// A row of what has a count alone, if it ever was.
+/// A row with only a count, unless that is 0.
 fn plain(title: &str, what: &str, count: u64) -> Option<[String; HEAD.len()]> {
     let cells = [title, what, "", "", &count.to_string(), ""];
     (count > 0).then(|| cells.map(str::to_owned))
 }
 
-/// What collective calls, post and complete have sent.
+/// Rows for the flags and messages of collective calls, post and complete.
 fn sent(traffic: &Traffic) -> impl Iterator<Item = [String; HEAD.len()]> + use<> {
     let ways = [(Via::Mapped, traffic.mapped), (Via::Device, traffic.device)];
     ways.into_iter().flat_map(|(via, sent)| {
@@ -89,7 +89,7 @@ fn waits(all: Waits) -> String {
     format!("waits, {}", span(all.time))
 }
 
-/// In the unit that leaves up to three digits before the point.
+/// Formats in the unit that leaves up to three digits before the point.
 fn span(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     match seconds {

@@ -10,13 +10,13 @@ const WAIT_WARNING: &str = "TRANSOM_WAIT_WARNING";
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Settings {
-    /// Whether there is to be a table at the end.
+    /// Whether to write a table at the end.
     pub(super) report: bool,
     /// The file of the trace.
     pub(super) trace: Option<PathBuf>,
-    /// After how long a wait is warned of, where that is said; zero: never.
+    /// The time after which a wait causes a warning, if set; zero: never.
     pub(super) wait_warning: Option<Duration>,
-    /// What is wrong with values, which then count as none.
+    /// Problems with values; such values are ignored.
     pub(super) complaints: Vec<String>,
 }
 

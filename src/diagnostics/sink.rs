@@ -8,34 +8,34 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Events wait in memory until there are so many bytes of them, or for so long.
+/// Events are kept in memory up to this many bytes, or this long.
 const MOST_BUFFERED: usize = 32 << 10;
 const LONGEST_BUFFERED: Duration = Duration::from_millis(10);
-/// Who finds the file locked keeps its events, up to so many bytes.
+/// A rank that finds the file locked keeps its events, up to this many bytes.
 const MOST_KEPT: usize = 16 << 20;
-/// For how long the lock is waited for: by the way, and at the beginning and the end.
+/// How long to wait for the lock: during the job, and at its beginning and end.
 const BRIEF_LOCK_WAIT: Duration = Duration::from_millis(20);
 const LONGEST_LOCK_WAIT: Duration = Duration::from_secs(5);
 
-/// How the traces of all jobs begin.
+/// The beginning of every trace.
 const HEAD: &str = "[\n{\"name\":\"job\",\"ph\":\"M\",\"pid\":0,\"args\":{\"id\":\"";
 const END: &[u8] = b"]\n";
-/// What can be unfinished is no longer than what is written at once.
+/// An unfinished end is not longer than one write.
 const LONGEST_TAIL: u64 = MOST_KEPT as u64 + 4096;
 
 pub(super) struct Sink {
     path: PathBuf,
     file: File,
-    /// How the file of this job begins.
+    /// The beginning of this job's file.
     head: String,
-    /// Lines, each of which begins with a comma.
+    /// Lines; each begins with a comma.
     buffer: String,
     written: Instant,
 }
 
 impl Sink {
-    /// The file of this job, made now if this rank is the first to come; the trace that another job has left there
-    /// goes, and nothing else does. Also returns where its time begins: `now`, or what the first rank said.
+    /// Opens the file of this job; the first rank creates it. It replaces another job's trace, but no other file. Also
+    /// returns the start of the trace's time: `now`, or the value of the first rank.
     pub(super) fn open(path: &Path, job: u64, now: u64) -> io::Result<(Self, u64)> {
         let file = OpenOptions::new()
             .read(true)
@@ -63,7 +63,7 @@ impl Sink {
         Ok((sink, begun))
     }
 
-    /// With the lock held.
+    /// Needs the lock.
     fn join(&self, now: u64) -> io::Result<u64> {
         const DIGITS: usize = 19;
         let mut found = vec![0; self.head.len() + DIGITS];
@@ -74,7 +74,7 @@ impl Sink {
         if let Some(begun) = begun {
             return Ok(begun);
         }
-        // Of a rank that was killed while it made the file, there may be less.
+        // If a rank was killed while it created the file, there may be less.
         let known = found.len().min(HEAD.len());
         if found[..known] != HEAD.as_bytes()[..known] {
             return Err(io::Error::other(
@@ -87,7 +87,7 @@ impl Sink {
         Ok(now)
     }
 
-    /// With the lock held: whether no other job has taken the file meanwhile.
+    /// Checks that no other job has taken the file meanwhile. Needs the lock.
     fn is_ours(&self) -> io::Result<()> {
         let mut found = vec![0; self.head.len()];
         let len = read_up_to(&self.file, &mut found, 0)?;
@@ -115,7 +115,7 @@ impl Sink {
         }
     }
 
-    /// Writes what was pushed, unless others keep the file locked: then later.
+    /// Writes the events, unless the file is locked: then later.
     pub(super) fn write_out(&mut self) -> io::Result<()> {
         self.write_out_within(BRIEF_LOCK_WAIT).map(drop)
     }
@@ -147,7 +147,7 @@ impl Sink {
         written.and(unlocked).map(|()| true)
     }
 
-    /// False if others hold it for longer than that.
+    /// False if others hold the lock for longer than `limit`.
     fn lock(&self, limit: Duration) -> io::Result<bool> {
         let begun = Instant::now();
         loop {
@@ -163,15 +163,14 @@ impl Sink {
     }
 }
 
-/// Puts lines in place of the closing bracket, and closes it again; on failure, the file stays what it was.
-/// With the lock held.
+/// Replaces the closing bracket by lines, and closes it again. On failure, the file is unchanged. Needs the lock.
 fn append(file: &File, lines: &str) -> io::Result<()> {
     let len = file.metadata()?.len();
     let at = end_of_lines(file, len)?;
     let text = [lines.as_bytes(), END].concat();
     let written = write_within_limits(file, &text, at);
     if written.is_err() {
-        // The place for the bracket was there before.
+        // The space for the bracket already existed.
         let _ = file.set_len(at);
         let _ = file.write_all_at(END, at);
     } else if at + (text.len() as u64) < len {
@@ -180,7 +179,7 @@ fn append(file: &File, lines: &str) -> io::Result<()> {
     written
 }
 
-/// Where the bracket stands, or what was left unfinished.
+/// The position of the bracket, or of the unfinished end.
 fn end_of_lines(file: &File, len: u64) -> io::Result<u64> {
     let lost = || io::Error::new(ErrorKind::InvalidData, "it has lost its events");
     let mut tail = [0; 3];
@@ -191,7 +190,7 @@ fn end_of_lines(file: &File, len: u64) -> io::Result<u64> {
     let mut tail = vec![0; (len - start) as usize];
     let read = read_up_to(file, &mut tail, start)?;
     let last = tail[..read].iter().rposition(|&byte| byte == b'\n');
-    // The line of the job is never unfinished.
+    // The job's line is always finished.
     match last {
         Some(last) if start + last as u64 > 1 => Ok(start + last as u64 + 1),
         _ => Err(lost()),
@@ -211,7 +210,7 @@ fn read_up_to(file: &File, to: &mut [u8], from: u64) -> io::Result<usize> {
     Ok(len)
 }
 
-/// Beyond the limit of a file's size, the kernel would end the process.
+/// If a write exceeded the limit of file sizes, the kernel would end the process.
 fn write_within_limits(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
     if at + bytes.len() as u64 > rdma_sys_shim::longest_file() {
         return Err(io::Error::from_raw_os_error(libc::EFBIG));

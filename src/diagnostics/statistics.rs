@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use rdma_sys_shim::Via;
 
-/// What operations are counted as.
+/// The kinds under which operations are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum OperationKind {
-    /// Puts, of any layout, with a request or a notification too.
+    /// Puts, including those with layouts, requests or notifications.
     Put,
     /// Gets.
     Get,
-    /// Accumulates that return nothing.
+    /// Accumulates that return no data.
     Accumulate,
     /// `get_accumulate` and `fetch_and_op`.
     Fetch,
@@ -44,13 +44,13 @@ impl fmt::Display for OperationKind {
     }
 }
 
-/// Whose memory an operation went to.
+/// The owner of an operation's target memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum TargetKind {
-    /// This rank's own.
+    /// This rank.
     Own,
-    /// Another rank's.
+    /// Another rank.
     Other,
 }
 
@@ -67,29 +67,29 @@ impl fmt::Display for TargetKind {
     }
 }
 
-/// Operations of one kind, on targets of one kind, that went one way.
+/// Operations of one kind, on targets of one kind, by one path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Accesses {
-    /// What they were.
+    /// The kind of operation.
     pub operation: OperationKind,
-    /// Whose memory they went to.
+    /// The kind of target.
     pub target: TargetKind,
-    /// How they got there.
+    /// The path.
     pub via: Via,
-    /// How many. One of a dynamic window that several regions hold counts once for each.
+    /// The number of operations. In a dynamic window, an operation counts once for each region.
     pub count: u64,
-    /// How many bytes of the target's memory, all together.
+    /// The total number of bytes of the target's memory.
     pub bytes: u64,
 }
 
-/// Times that this rank found something not done yet, and waited.
+/// Waits of this rank for something that was not yet done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Waits {
-    /// How many.
+    /// The number of waits.
     pub count: u64,
-    /// How long, all together.
+    /// Their total time.
     pub time: Duration,
 }
 
@@ -100,33 +100,31 @@ impl AddAssign for Waits {
     }
 }
 
-/// What this rank did in a window so far.
+/// The operations of this rank in a window so far.
 ///
-/// Operations are counted when they are called, and are complete when the window's synchronisation
-/// says so. What a rank loads and stores itself, in its own memory or in that of
-/// [`shared_query`](crate::raw::Window::shared_query), is no operation.
+/// Operations are counted when they are called; the window's synchronisation completes them. A rank's own loads and
+/// stores, in its own memory or in that of [`shared_query`](crate::raw::Window::shared_query), are not counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Statistics {
-    /// Operations, without those that never were, in the order of their fields.
+    /// Operations with a count that is not 0, in the order of their fields.
     pub accesses: Vec<Accesses>,
     /// Epochs begun: fences that leave one open, locks, `lock_all`, start and post.
     pub epochs: u64,
-    /// Calls of flush and its kin.
+    /// Calls of flush and its variants.
     pub flushes: u64,
-    /// Waits of the window's calls; those of less than a microsecond may be missing.
+    /// Waits of the window's calls; those shorter than a microsecond may be missing.
     pub waits: Waits,
 }
 
 impl Statistics {
-    /// Local. How many operations of this kind there were, and of how many bytes, on all targets by all
-    /// ways.
+    /// Local. The number of operations of this kind, and of their bytes, on all targets by all paths.
     #[must_use]
     pub fn of(&self, operation: OperationKind) -> (u64, u64) {
         self.sum(|accesses| accesses.operation == operation)
     }
 
-    /// Local. How many operations took this way, and of how many bytes.
+    /// Local. The number of operations that took this path, and of their bytes.
     #[must_use]
     pub fn by(&self, via: Via) -> (u64, u64) {
         self.sum(|accesses| accesses.via == via)

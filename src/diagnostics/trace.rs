@@ -11,7 +11,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use super::sink::Sink;
 use super::{locked, say};
 
-/// Whether there is one, for everything that happens without.
+/// Whether there is a trace; a fast check for events without one.
 static ON: AtomicBool = AtomicBool::new(false);
 static TRACE: Mutex<Option<Trace>> = Mutex::new(None);
 
@@ -19,7 +19,7 @@ struct Trace {
     sink: Sink,
     rank: u32,
     process: u32,
-    /// In nanoseconds since 1970: where the trace of the job begins.
+    /// The start of the job's trace in nanoseconds since 1970.
     origin: u64,
 }
 
@@ -28,8 +28,7 @@ pub(super) fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
 }
 
-/// Time on a clock that the ranks of several hosts have in common, and that never goes back, in
-/// nanoseconds since 1970.
+/// The time on a clock that the ranks of several hosts share, and that never goes back, in nanoseconds since 1970.
 fn clock(at: Instant) -> u64 {
     static START: OnceLock<(Instant, u64)> = OnceLock::new();
     let &(start, then) = START.get_or_init(|| {
@@ -45,7 +44,7 @@ fn clock(at: Instant) -> u64 {
     }
 }
 
-/// `job`: the same for all its ranks, and no other job's.
+/// `job`: the same number for all its ranks; no other job has it.
 pub(super) fn begin(path: &Path, job: u64, rank: u32) -> std::io::Result<()> {
     let now = clock(Instant::now());
     let (sink, origin) = Sink::open(path, job, now)?;
@@ -76,7 +75,7 @@ pub(super) fn begin(path: &Path, job: u64, rank: u32) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Writes what is left, and nothing after that.
+/// Writes the remaining events, and none after that.
 pub(super) fn end() {
     ON.store(false, Ordering::Relaxed);
     let Some(mut trace) = locked(&TRACE).take() else {
@@ -89,7 +88,7 @@ pub(super) fn end() {
     }
 }
 
-/// Writes out what has happened.
+/// Writes the events so far.
 pub(super) fn flush() {
     with(|trace| trace.sink.write_out());
 }
@@ -107,7 +106,7 @@ fn with(act: impl FnOnce(&mut Trace) -> std::io::Result<()>) {
         return;
     }
     let mut current = locked(&TRACE);
-    // A forked child has a copy; the trace is its parent's.
+    // A forked child has a copy; the trace belongs to its parent.
     let Some(trace) = current
         .as_mut()
         .filter(|trace| trace.process == std::process::id())
@@ -121,16 +120,16 @@ fn with(act: impl FnOnce(&mut Trace) -> std::io::Result<()>) {
     }
 }
 
-/// What an event says beside what and when.
+/// The details of an event besides its name and time.
 struct Event<'a> {
-    /// Chrome's letter.
+    /// The letter of the Chrome trace format.
     phase: char,
     name: &'a str,
     category: &'a str,
     at: Instant,
-    /// For slices that are told at their end.
+    /// For slices that are written at their end.
     lasts: Option<u64>,
-    /// For what stands on a track of its own.
+    /// For events with a track of their own.
     id: Option<u64>,
     window: Option<String>,
     target: Option<u32>,
@@ -157,7 +156,7 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// As JSON. `origin` is where time begins.
+    /// As JSON. `origin` is the start of the trace's time.
     fn json(&self, rank: u32, thread: i32, origin: u64) -> String {
         let mut text = String::with_capacity(160);
         text.push_str("{\"name\":");
@@ -207,7 +206,7 @@ fn push_microseconds(text: &mut String, nanoseconds: u64) {
     let _ = write!(text, "{whole}.{rest:03}");
 }
 
-/// Names of windows are the program's.
+/// The program chooses the names of windows.
 fn push_string(text: &mut String, value: &str) {
     text.push('"');
     for c in value.chars() {
@@ -225,7 +224,7 @@ fn push_string(text: &mut String, value: &str) {
     text.push('"');
 }
 
-/// Something that took from `begun` until now.
+/// An event that lasted from `begun` until now.
 pub(super) fn slice(
     name: &str,
     category: &str,
@@ -238,22 +237,22 @@ pub(super) fn slice(
     Event { lasts, ..event }.tell();
 }
 
-/// A wait that goes on.
+/// The beginning of a wait that continues.
 pub(super) fn begin_wait(name: &str, begun: Instant, window: Option<String>, target: Option<u32>) {
     Event::new('B', name, "wait", begun, window, target).tell();
 }
 
-/// The one of [`begin_wait`] is over.
+/// The end of the wait of [`begin_wait`].
 pub(super) fn end_wait(name: &str) {
     Event::new('E', name, "wait", Instant::now(), None, None).tell();
 }
 
-/// Something that took no time worth telling.
+/// An event without a duration.
 pub(super) fn mark(name: &str, window: String, target: Option<u32>) {
     Event::new('i', name, "call", Instant::now(), Some(window), target).tell();
 }
 
-/// An epoch that `begins` or ends; `id` is another one for each that can be open at a time.
+/// The beginning or end of an epoch; `id` differs between epochs that can be open at the same time.
 pub(super) fn epoch(begins: bool, name: &str, id: u64, window: String, target: Option<u32>) {
     let phase = if begins { 'b' } else { 'e' };
     let event = Event::new(phase, name, "epoch", Instant::now(), Some(window), target);

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What a process has sent to other ranks in calls that are not about the data of windows: in collective calls of
-/// communicators and windows, in post and in complete.
+/// The flags and messages that a process has sent to other ranks, apart from the data of windows: in collective calls
+/// of communicators and windows, in post and in complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Traffic {
@@ -13,15 +13,15 @@ pub struct Traffic {
     pub device: Sent,
 }
 
-/// How much was sent one way.
+/// The traffic by one path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sent {
-    /// Words that were stored: that this rank has come to a barrier, has posted, or is complete.
+    /// Words that were stored: this rank has entered a barrier, has posted, or has completed.
     pub flags: u64,
     /// Messages of collectives.
     pub messages: u64,
-    /// Bytes of these, with what says how long each is.
+    /// Bytes of these messages, including their headers.
     pub bytes: u64,
 }
 
@@ -38,7 +38,7 @@ impl Sent {
     }
 }
 
-/// What was sent one way, as it is counted.
+/// The counters of the traffic by one path.
 struct SentCounts {
     flags: AtomicU64,
     messages: AtomicU64,
@@ -72,13 +72,13 @@ fn counts_of(is_mapped: bool) -> &'static SentCounts {
     if is_mapped { &MAPPED } else { &DEVICE }
 }
 
-/// Local. Has this process count from now on what it sends in collective calls, post and complete. With `TRANSOM_REPORT`, it
-/// counts from the start.
+/// Local. Makes this process count from now on what it sends in collective calls, post and complete. With
+/// `TRANSOM_REPORT`, it counts from the start.
 pub fn count_traffic() {
     IS_COUNTED.store(true, Ordering::Relaxed);
 }
 
-/// Local. What was counted since [`count_traffic`].
+/// Local. The traffic counted since [`count_traffic`].
 #[must_use]
 pub fn traffic() -> Traffic {
     Traffic {
