@@ -4,22 +4,22 @@ use super::simulation::Simulation;
 use crate::comm::{Step, barrier_flags, barrier_step};
 
 impl Simulation<'_> {
-    /// `oversubscribed`: as windows have it whose ranks all are oversubscribed.
+    /// `oversubscribed`: as in a window whose ranks are all oversubscribed.
     pub(super) fn barrier(&mut self, oversubscribed: bool) {
         let mut rings = self.model.rings.clone();
         let flags = barrier_flags(&rings) as usize;
         let size = self.size();
         let index = |rank: u32, number: u32| rank as usize * flags + number as usize;
-        // When each flag of each rank is there; NaN before it is known.
+        // The time at which each flag of each rank arrives; NaN before it is known.
         let mut arrived = vec![f64::NAN; size as usize * flags];
-        // The step of each rank, and whether it has told whom it tells in it.
+        // The step of each rank, and whether it has sent the flag of this step.
         let mut steps = vec![(0, false); size as usize];
         let mut under_way = size;
         let mut backwards = true;
         while under_way > 0 {
             let mut moved = false;
             for place in 0..size {
-                // What children tell comes first from the last ranks, and what parents tell from the first.
+                // Flags from children come first from the last ranks, and those from parents from the first.
                 let rank = if backwards { size - 1 - place } else { place };
                 let (number, told) = &mut steps[rank as usize];
                 if *number == u32::MAX {

@@ -4,13 +4,13 @@ use super::simulation::Simulation;
 use crate::peers::around;
 
 impl Simulation<'_> {
-    /// Post, start, complete and wait with the `near` ranks before this one and behind it.
+    /// Post, start, complete and wait with the `near` ranks before this one and the `near` ranks after it.
     pub(super) fn pscw(&mut self, near: u32) {
         let size = self.size();
         let behind = near.min((size - 1) / 2);
-        // Of two ranks, the one before is the one behind.
+        // With two ranks, the rank before is also the rank after.
         let before = if size == 2 { near.min(1) } else { behind };
-        // As groups have them: in the order of distances from this rank.
+        // In the order of groups: by distance from this rank.
         let distances: Vec<u32> = (1..=before)
             .rev()
             .map(|far| size - far)
@@ -22,7 +22,7 @@ impl Simulation<'_> {
         for rank in 0..size {
             for (which, &distance) in distances.iter().enumerate() {
                 let other = around(rank, distance, size);
-                // This rank is as far from the other one the other way.
+                // In the other direction, this rank has the same distance from the other one.
                 posts[index(other, count - 1 - which)] = self.flag(rank, other);
             }
         }
@@ -42,8 +42,8 @@ impl Simulation<'_> {
         }
     }
 
-    /// A put to each of the `targets` ranks behind this one, in an epoch of `lock_all`: one lock after the other, and the locks
-    /// are given back together.
+    /// A put to each of the `targets` ranks after this one, in an epoch of `lock_all`: the locks are taken one after
+    /// the other, and released together.
     pub(super) fn lock_all(&mut self, targets: u32) {
         let size = self.size();
         for rank in 0..size {

@@ -2,20 +2,20 @@
 
 use super::{Costs, Model, Placement, Procedure};
 
-/// A time that was measured.
+/// A measured time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MeasuredTime {
-    /// Of what.
+    /// The measured procedure.
     pub procedure: Procedure,
-    /// In which job.
+    /// The job.
     pub placement: Placement,
-    /// How long it took.
+    /// The duration.
     pub nanoseconds: f64,
 }
 
-/// Factors by which costs are changed, as long as that makes the fit better.
+/// Factors by which costs are changed while this improves the fit.
 const FACTORS: [f64; 6] = [4.0, 2.0, 1.4, 1.1, 1.02, 1.005];
-/// Those that are fitted.
+/// The fitted costs.
 const COSTS: [fn(&mut Costs) -> Option<&mut f64>; 5] = [
     |costs| Some(&mut costs.here.latency),
     |costs| Some(&mut costs.here.overhead),
@@ -23,11 +23,12 @@ const COSTS: [fn(&mut Costs) -> Option<&mut f64>; 5] = [
     |costs| Some(&mut costs.between.overhead),
     |costs| costs.sharing.as_mut().map(|sharing| &mut sharing.switch),
 ];
-/// So often all of them are tried at most.
+/// The maximal number of times that all of them are tried.
 const ROUNDS: u32 = 200;
 
-/// Local. The costs under which the model is closest to what was measured, by the squares of the logarithms of ratios: of all that
-/// depend on it, latencies, overheads and the time of a switch, each a multiple of its value in `start`.
+/// Local. The costs with which the model is closest to the measured times, by the squares of the logarithms of ratios.
+/// Latencies, overheads and the time of a switch are fitted, if the times depend on them, each as a multiple of its
+/// value in `start`.
 #[must_use]
 pub fn fit(measured: &[MeasuredTime], start: Costs, oversubscribed: bool) -> Costs {
     let models = measured

@@ -7,18 +7,18 @@ use crate::memory::control::PINNED_BYTES;
 use crate::peers::Fabric;
 use crate::window::{BlockLayout, PairTable, Targets};
 
-/// Something of which there is more with more ranks.
+/// A quantity that grows with the number of ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryRow {
-    /// What, and how much there is of it.
+    /// Its name, with its number of instances.
     pub what: &'static str,
-    /// How many bytes, or how many windows.
+    /// The number of bytes, or of windows.
     pub count: u64,
-    /// Whether these are bytes.
+    /// Whether `count` is in bytes.
     pub is_bytes: bool,
 }
 
-/// What a rank of such a job keeps. Of a table, memory is touched for ranks that are met only.
+/// The memory that a rank of such a job keeps. Only the entries of a table for ranks that are met touch memory.
 #[must_use]
 pub fn memory(placement: Placement) -> Vec<MemoryRow> {
     let ranks = placement.ranks;

@@ -21,84 +21,85 @@ pub use fit::{MeasuredTime, fit};
 pub use memory::{MemoryRow, memory};
 use simulation::Simulation;
 
-/// What a message costs, as LogGP has it, in nanoseconds.
+/// The costs of a message, as in LogGP, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinkCosts {
-    /// L: from the sender to the receiver, of the shortest message.
+    /// L: from the sender to the receiver, for the shortest message.
     pub latency: f64,
-    /// o: processor time that the sender takes for a message, and the receiver.
+    /// o: processor time for a message, of the sender and of the receiver.
     pub overhead: f64,
-    /// g: from one message of a sender to the next, at least.
+    /// g: the least time from one message of a sender to the next.
     pub gap: f64,
-    /// G: of each further byte.
+    /// G: for each further byte.
     pub gap_per_byte: f64,
 }
 
-/// What a job costs.
+/// The costs of a job.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Costs {
     /// Between ranks of one host.
     pub here: LinkCosts,
     /// Between ranks of two hosts.
     pub between: LinkCosts,
-    /// Where ranks share processors.
+    /// Present if ranks share processors.
     pub sharing: Option<Sharing>,
 }
 
-/// How ranks share the processors of a host. A rank that has waited goes on once all others of its host had a processor.
+/// How ranks share the processors of a host. After a wait, a rank continues once all other ranks of its host had a
+/// processor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sharing {
-    /// Of a host; less than one where hosts are namespaces of one machine.
+    /// For each host; less than one if hosts are namespaces of one machine.
     pub processors: f64,
-    /// For how long a rank has a processor that only looks whether its wait is over, in nanoseconds.
+    /// How long a rank that only polls keeps a processor, in nanoseconds.
     pub switch: f64,
 }
 
-/// Which ranks a job has, as many on each host as on the others, in order.
+/// The ranks of a job, in order, with the same number on each host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// How many, 1 at least.
+    /// The number of ranks, at least 1.
     pub ranks: u32,
-    /// Of a host, 1 at least.
+    /// The number of ranks on each host, at least 1.
     pub per_host: u32,
 }
 
-/// What all ranks do at a time.
+/// An operation of all ranks at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Procedure {
     /// `Communicator::barrier`.
     Barrier,
-    /// `Communicator::allreduce` of so many bytes.
+    /// `Communicator::allreduce` of this many bytes.
     Allreduce(u64),
-    /// `Communicator::allgather` of so many bytes of each rank.
+    /// `Communicator::allgather` of this many bytes of each rank.
     Allgather(u64),
     /// `Communicator::dup`.
     Dup,
     /// `Communicator::split`.
     Split,
-    /// A window is made.
+    /// The creation of a window.
     Create,
     /// `Window::fence` without an operation before it.
     Fence,
     /// `Window::free`.
     Free,
-    /// Post, start, complete and wait, with so many ranks before and behind this one.
+    /// Post, start, complete and wait, with this many ranks before and after this one.
     Pscw(u32),
-    /// `lock_all`, a put to each of so many ranks, `flush_all`, and `unlock_all`.
+    /// `lock_all`, a put to each of this many ranks, `flush_all`, and `unlock_all`.
     LockAll(u32),
 }
 
-/// What the model says of a procedure.
+/// The result of the model for a procedure.
 #[derive(Clone, Debug)]
 pub struct Prediction {
-    /// When the last rank is through, in nanoseconds.
+    /// The time at which the last rank has finished, in nanoseconds.
     pub nanoseconds: f64,
-    /// What each rank has sent: as `mapped` to ranks of its host, and as `device` to others.
+    /// The traffic of each rank: `mapped` to ranks of its host, and `device` to others.
     pub traffic: Vec<Traffic>,
 }
 
 impl Prediction {
-    /// Flags and messages of the rank that sends most.
+    /// Flags and messages of the rank that sends the most.
     #[must_use]
     pub fn most_sent(&self) -> u64 {
         let all = self.traffic.iter().map(|sent| {
@@ -118,9 +119,9 @@ impl Prediction {
 
 /// A job.
 pub struct Model {
-    /// Of each rank.
+    /// The host of each rank.
     hosts: Vec<u32>,
-    /// Of each host: its first rank, and how many it has.
+    /// For each host: its first rank, and its number of ranks.
     of_hosts: Vec<(u32, u32)>,
     rings: Rings,
     /// Whether its windows know that all ranks are oversubscribed.
@@ -128,7 +129,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// A job of ranks that are placed so. `oversubscribed`: all share processors with others.
+    /// A job with this placement of ranks. `oversubscribed`: all ranks share processors with others.
     #[must_use]
     pub fn new(placement: Placement, oversubscribed: bool) -> Self {
         let Placement { ranks, per_host } = placement;
@@ -148,7 +149,7 @@ impl Model {
         Ok(Self::of_hosts(hosts.collect(), of_all == [1]))
     }
 
-    /// `hosts`: of each rank, numbered as they come.
+    /// `hosts`: the host of each rank, numbered in the order of appearance.
     fn of_hosts(hosts: Vec<u32>, oversubscribed: bool) -> Self {
         let mut of_hosts = Vec::new();
         for (rank, &host) in (0..).zip(&hosts) {
@@ -167,12 +168,12 @@ impl Model {
         }
     }
 
-    /// Goes through a procedure that all ranks begin at once.
+    /// Simulates a procedure that all ranks begin at the same time.
     #[must_use]
     pub fn run(&self, procedure: Procedure, costs: &Costs) -> Prediction {
         let mut simulation = Simulation::new(self, costs);
         match procedure {
-            // What every collective of a communicator begins with is all of a barrier.
+            // Every collective of a communicator begins with this step, and a barrier has no other.
             Procedure::Barrier => simulation.barrier(false),
             Procedure::Allreduce(bytes) => simulation.allreduce(bytes),
             Procedure::Allgather(bytes) => simulation.allgather(bytes),

@@ -4,12 +4,12 @@ use super::simulation::Simulation;
 use crate::comm::{Algorithm, Among, HEADER, Phase, Phases, Ring, Rings, Round};
 use crate::peers::around;
 
-/// How many bytes go.
+/// The lengths of messages.
 #[derive(Clone, Copy)]
 struct Lens {
     /// Of a rank's part.
     part: u64,
-    /// Where there are no parts.
+    /// Of the whole, if there are no parts.
     whole: u64,
 }
 
@@ -42,7 +42,7 @@ impl Simulation<'_> {
         self.phases(Rings::merge, lens);
     }
 
-    /// What the ranks do to agree on a value of so many bytes of each.
+    /// The steps by which the ranks agree on a value of `bytes` bytes of each.
     pub(super) fn agree(&mut self, bytes: u64) {
         self.allgather(1 + bytes);
     }
@@ -78,7 +78,7 @@ impl Simulation<'_> {
             algorithm, root, ..
         } = phase;
         let size = ring.size();
-        // Of the places before each.
+        // The sums of the lengths before each place.
         let mut sums = vec![0];
         for place in 0..size {
             let ranks = match phase.among {

@@ -6,20 +6,20 @@ use super::transfer::Transfer;
 use super::{Costs, LinkCosts, Model, Prediction};
 use crate::diagnostics::{Sent, Traffic};
 
-/// A procedure under way.
+/// A procedure in progress.
 pub(super) struct Simulation<'m> {
     pub(super) model: &'m Model,
     costs: &'m Costs,
     ranks: Vec<Rank>,
     traffic: Vec<Traffic>,
-    /// By length, of one host and between two.
+    /// By length, and whether both ranks are on one host.
     transfers: HashMap<(u64, bool), Transfer>,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Rank {
     clock: f64,
-    /// When its next message can go.
+    /// The time at which its next message can be sent.
     free: f64,
 }
 
@@ -43,7 +43,7 @@ impl<'m> Simulation<'m> {
         self.model.hosts[rank as usize] as usize
     }
 
-    /// How many ranks the host of one has.
+    /// The number of ranks on the host of `rank`.
     pub(super) fn ranks_beside(&self, rank: u32) -> u32 {
         self.model.of_hosts[self.host(rank)].1
     }
@@ -59,7 +59,7 @@ impl<'m> Simulation<'m> {
         }
     }
 
-    /// A rank stores a word of another: when that can see it.
+    /// A rank stores a word of another; returns when the other can see it.
     pub(super) fn flag(&mut self, from: u32, to: u32) -> f64 {
         let link = self.link(from, to);
         let way = self.way(from, to);
@@ -67,7 +67,7 @@ impl<'m> Simulation<'m> {
         self.post(from, link)
     }
 
-    /// A rank begins an operation on another: when it is there.
+    /// A rank begins an operation on another; returns when it arrives.
     pub(super) fn post(&mut self, from: u32, link: &LinkCosts) -> f64 {
         let rank = &mut self.ranks[from as usize];
         let start = rank.clock.max(rank.free);
@@ -76,7 +76,7 @@ impl<'m> Simulation<'m> {
         rank.clock + link.latency
     }
 
-    /// A rank waits until `arrived`, without anything to do then.
+    /// A rank waits until `arrived`, without further work then.
     pub(super) fn wait_until(&mut self, rank: u32, arrived: f64) {
         let delay = self.delay(rank);
         let clock = &mut self.ranks[rank as usize].clock;
@@ -85,7 +85,7 @@ impl<'m> Simulation<'m> {
         }
     }
 
-    /// What a rank waits for a processor.
+    /// How long a rank waits for a processor.
     fn delay(&self, rank: u32) -> f64 {
         let ranks = f64::from(self.ranks_beside(rank));
         match self.costs.sharing {
@@ -96,14 +96,14 @@ impl<'m> Simulation<'m> {
         }
     }
 
-    /// A rank waits for what another has sent, and takes it in.
+    /// A rank waits for a message of another and takes it in.
     pub(super) fn hear(&mut self, rank: u32, from: u32, arrived: f64) {
         self.wait_until(rank, arrived);
         self.ranks[rank as usize].clock += self.link(from, rank).overhead;
     }
 
-    /// A rank sends a message; returns when the receiver has all of it, if that takes it in at once. `clock`: the receiver's,
-    /// before what it sends itself meanwhile.
+    /// A rank sends a message; returns when the receiver has all of it, if it takes it in at once. `clock`: the
+    /// receiver's, before what it sends itself meanwhile.
     pub(super) fn message(&mut self, from: u32, to: u32, bytes: u64, clock: f64) -> f64 {
         let transfer = self.transfer(from, to, bytes);
         self.way(from, to).add_message(bytes);
@@ -143,7 +143,7 @@ impl<'m> Simulation<'m> {
         }
     }
 
-    /// When the last rank is through.
+    /// The time at which the last rank has finished.
     pub(super) fn end(self) -> Prediction {
         let last = self.ranks.iter().map(|rank| rank.clock);
         let nanoseconds = last.fold(0.0, f64::max);

@@ -5,23 +5,23 @@ use std::collections::VecDeque;
 use super::LinkCosts;
 use crate::comm::{acknowledgement, piece};
 
-/// What a message takes if sender and receiver begin at once, in nanoseconds.
+/// The times of a message if sender and receiver begin at once, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Transfer {
-    /// Until the receiver has it.
+    /// Until the receiver has the message.
     pub(super) time: f64,
-    /// Until the sender is through.
+    /// Until the sender has finished.
     pub(super) sender_time: f64,
-    /// Until it can send the next one.
+    /// Until the sender can send the next one.
     pub(super) port_time: f64,
     /// Processor time of the receiver.
     pub(super) receiver_work: f64,
-    /// Whether the sender cannot end before the receiver has read a part.
+    /// Whether the sender cannot finish before the receiver has read a part.
     pub(super) needs_receiver: bool,
 }
 
 impl Transfer {
-    /// Of so many bytes. The pipe's ring is empty, and its next byte is the first.
+    /// For a message of `bytes` bytes. The pipe's ring is empty, and the pipe has sent nothing before.
     pub(super) fn new(bytes: u64, link: &LinkCosts) -> Self {
         let (mut sent, mut received, mut read, mut acknowledged) = (0, 0, 0, 0);
         let mut under_way = VecDeque::new();
