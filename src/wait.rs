@@ -20,48 +20,48 @@ pub(crate) use hook::set_hook;
 use long::Lasting;
 pub(crate) use long::{LongWait, at_end, in_words, take_due};
 
-/// Attempts before the processor is given away, where every rank has a processor of its own.
+/// Attempts before the processor is yielded, if every rank has a processor of its own.
 const SPINS: u32 = 2_000;
-/// Of those, the first: a flag that a neighbour is about to write arrives within some tens of nanoseconds. There
-/// are so many without a pause between them, and fewer with one, where it is short.
+/// The first of those: a flag that a neighbour is about to write arrives within some tens of nanoseconds. This many
+/// attempts have no pause in between; if pauses are short, fewer attempts with a pause replace them.
 const EAGER_SPINS: u32 = 200;
 const EAGER_PAUSED: u32 = 40;
-/// As many of them where peers may ask for something meanwhile.
+/// The number of eager attempts if peers may make requests meanwhile.
 const EAGER_BESIDE_OTHERS: u32 = 2;
-/// Times the processor is given away before sleeping.
+/// The number of times the processor is yielded before sleeping.
 const YIELDS: u32 = 200;
-/// At leisure, attempts take no longer than this before the processor is given away, and both no longer than that before
-/// sleeping: on a processor that is slow, as emulated ones are, so many are milliseconds, which what is awaited may need.
+/// At leisure, limits for the time of the attempts before the processor is yielded, and for the time of both before
+/// sleeping. On a slow processor, such as an emulated one, so many attempts take milliseconds, and the awaited rank may
+/// need the processor.
 const LONGEST_SPIN: Duration = Duration::from_micros(50);
 const LONGEST_WAKE: Duration = Duration::from_micros(200);
 const FIRST_SLEEP: Duration = Duration::from_micros(20);
 const LONGEST_SLEEP: Duration = Duration::from_millis(1);
-/// At leisure, a sleep may take one part in so many of the wait so far, up to a limit.
+/// At leisure, a sleep may take this fraction (1 / `LEISURE`) of the wait so far, up to a limit.
 const LEISURE: u32 = 32;
 const LONGEST_LEISURE: Duration = Duration::from_millis(10);
-/// Attempts each time that this thread has the processor, where what is awaited is there for moments only.
+/// Attempts each time that this thread has the processor, for events that last only moments.
 const SNATCHES: u32 = 200;
-/// Where something else goes on meanwhile: so many attempts from one call of the hook to the next,
-/// some microseconds, and the longest sleep between two.
+/// For waits with a hook: the number of attempts from one call of the hook to the next, some microseconds, and the
+/// longest sleep between two calls.
 const SPINS_PER_CALL: u32 = 64;
 const LONGEST_NAP: Duration = Duration::from_micros(100);
 
-/// Why a wait seems to have no end. What was awaited may have happened just before the awaited rank
-/// went. So only a wait that has looked again makes an error of it, in this module, and only then do
-/// others hear of it.
+/// The reason why a wait seems endless. The awaited event may have happened just before the awaited rank went. So only
+/// this module turns it into an error, after the wait has tested again, and only then are other ranks told.
 pub(crate) struct Doubt<'a> {
     error: Error,
-    /// Who takes note of it once it is certain.
+    /// The receiver of the error once it is certain.
     witness: Option<&'a dyn Witness>,
 }
 
-/// What a check says that is asked in a long wait. A check may tell others where this rank waits; it never tells them
-/// that a rank is missing.
+/// The result of a check in a long wait. A check may tell other ranks where this rank waits; it never tells them that a
+/// rank is missing.
 pub(crate) type Verdict<'a> = std::result::Result<(), Doubt<'a>>;
 
-/// Takes note of waits that cannot end.
+/// Is told of waits that cannot end.
 pub(crate) trait Witness {
-    /// Tells those who have to know; returns the error to report.
+    /// Tells the ranks concerned; returns the error to report.
     fn confirm(&self, error: Error) -> Error;
 }
 
@@ -81,7 +81,7 @@ impl<'a> Doubt<'a> {
     }
 }
 
-/// What concerns this rank alone.
+/// For errors that concern this rank alone.
 impl From<Error> for Doubt<'_> {
     fn from(error: Error) -> Self {
         Self {
@@ -91,7 +91,7 @@ impl From<Error> for Doubt<'_> {
     }
 }
 
-/// Whether what is awaited has happened, asked after the check.
+/// Tests again after the check whether the awaited event has happened.
 pub(crate) fn test_again(
     verdict: Verdict<'_>,
     done: &mut dyn FnMut() -> Result<bool>,
@@ -102,25 +102,25 @@ pub(crate) fn test_again(
     }
 }
 
-/// The result of a check in a call that awaits nothing.
+/// The result of a check in a call that does not wait.
 pub(crate) fn unawaited(verdict: Verdict<'_>) -> Result<()> {
     verdict.map_err(Doubt::confirm)
 }
 
-/// How much to spin: hardly where ranks are oversubscribed.
+/// How a thread waits; if ranks are oversubscribed, it hardly spins.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
     oversubscribed: bool,
     at_leisure: bool,
     snatches: u32,
     check_every: Duration,
-    /// Pauses before each check, in which the awaited rank may do its part and go.
+    /// Pauses before each check; meanwhile the awaited rank may do its part and leave.
     #[cfg(test)]
     hesitates: bool,
 }
 
 impl Patience {
-    /// `oversubscribed`: as [`Patience::is_oversubscribed`] says it.
+    /// `oversubscribed`: see [`Patience::is_oversubscribed`].
     pub(crate) fn new(oversubscribed: bool) -> Self {
         Self {
             oversubscribed,
@@ -137,14 +137,14 @@ impl Patience {
         self.oversubscribed
     }
 
-    /// Attempts before the processor is given away.
+    /// Attempts before the processor is yielded.
     #[inline]
     fn spins(self) -> u32 {
         if self.oversubscribed { 50 } else { SPINS }
     }
 
-    /// For calls that all ranks make: a rank that has waited long wakes at most every 10 ms, and leaves the processors to
-    /// ranks that work. Not for waits that ranks pass one after the other, since each would add its delay.
+    /// For calls that all ranks make: a rank that has waited long wakes at most every 10 ms, and leaves the processors
+    /// to ranks that work. Not for waits that depend on one another in a chain, since each would add its delay.
     pub(crate) fn at_leisure(self) -> Self {
         Self {
             at_leisure: true,
@@ -152,7 +152,7 @@ impl Patience {
         }
     }
 
-    /// For locks that are free only for short moments: a single attempt after each sleep may miss them for long. Not for
+    /// For locks that are free only for moments: single attempts after sleeps may miss them for a long time. Not for
     /// attempts that each cost a device operation.
     pub(crate) fn among_rivals(self) -> Self {
         Self {
@@ -161,7 +161,7 @@ impl Patience {
         }
     }
 
-    /// The longest sleep after a wait of so long.
+    /// The longest sleep after a wait of this duration.
     fn longest_sleep(self, waited: Duration) -> Duration {
         match self.at_leisure {
             true => (waited / LEISURE).clamp(LONGEST_SLEEP, LONGEST_LEISURE),
@@ -169,15 +169,15 @@ impl Patience {
         }
     }
 
-    /// Tries until `done` says true or fails: spins, then yields, then sleeps in growing steps and
-    /// lets `check` say now and then whether the wait can still end.
+    /// Tries until `done` returns true or fails: spins, then yields, then sleeps in growing steps. `check` says now and
+    /// then whether the wait can still end.
     #[inline]
     pub(crate) fn wait<'a>(
         self,
         mut done: impl FnMut() -> Result<bool>,
         check: impl FnMut() -> Verdict<'a>,
     ) -> Result<()> {
-        // Oversubscribed, a rank may have to wait until another one has had the processor.
+        // If ranks are oversubscribed, the other rank may not have a processor yet.
         let pauses = !self.oversubscribed && pause::is_short();
         let attempts = match pauses {
             _ if !self.oversubscribed && has_attached() => EAGER_BESIDE_OTHERS,
@@ -201,14 +201,14 @@ impl Patience {
         done: &mut dyn FnMut() -> Result<bool>,
         mut check: impl FnMut() -> Verdict<'a>,
     ) -> Result<()> {
-        // An oversubscribed rank that waits has no processor most of the time.
+        // An oversubscribed rank has no processor during most of its wait.
         let mut assist = match self.oversubscribed {
             true => None,
             false => Assist::of_process(),
         };
         let mut waiting = Waiting::begin();
         let begun = Instant::now();
-        // Peers that wait for a thread which assists find one from the beginning; others are served by an agent meanwhile.
+        // Waiting peers find a thread that assists from the beginning; others are served by an agent meanwhile.
         if !(assist.is_some() && has_attached()) && self.spin(done, begun)? {
             return Ok(());
         }
@@ -227,7 +227,7 @@ impl Patience {
             }
             match self.serve_peers(&mut assist, false, done)? {
                 Some(AssistEnd::Over) => return Ok(()),
-                // It was long, and time to look around.
+                // That took long, so it is time to check.
                 Some(lent) => {
                     was_asked = lent == AssistEnd::Asked;
                     break;
@@ -264,7 +264,7 @@ impl Patience {
             match lent {
                 Some(AssistEnd::Over) => return Ok(()),
                 Some(AssistEnd::Asked) => {
-                    // The agent alone admits new peers, and may share this processor.
+                    // Only the agent admits new peers, and it may share this processor.
                     std::thread::yield_now();
                     continue;
                 }
@@ -282,7 +282,7 @@ impl Patience {
         }
     }
 
-    /// Serves peers if they asked until now, or called since this was asked last; how that ended, if they did.
+    /// Serves peers if they have made requests, or have called since the last time; returns how that ended, if it did.
     fn serve_peers(
         self,
         assist: &mut Option<Assist>,
@@ -302,7 +302,7 @@ impl Patience {
         assist::lend(assist, true, done).map(Some)
     }
 
-    /// Tries as long as it spins; whether `done` said true.
+    /// Tries while it spins; returns whether `done` returned true.
     fn spin(self, done: &mut dyn FnMut() -> Result<bool>, begun: Instant) -> Result<bool> {
         for spin in EAGER_SPINS..self.spins() {
             if done()? {
@@ -319,7 +319,8 @@ impl Patience {
         Ok(false)
     }
 
-    /// Whether it has been awake for as long as it may. An oversubscribed rank has no processor while others have it.
+    /// Whether it has been awake for the longest allowed time. An oversubscribed rank has no processor while others
+    /// have it.
     fn was_awake_for(self, begun: Instant, longest: Duration) -> bool {
         self.at_leisure && !self.oversubscribed && begun.elapsed() >= longest
     }
@@ -351,8 +352,8 @@ impl Patience {
         self.wait_for_device(endpoint, || Ok(endpoint.completed(ticket)?))
     }
 
-    /// Asks without pauses for as long as it spins: an answer takes microseconds, and each question
-    /// looks at a queue, which is pause enough.
+    /// Polls without pauses while it spins: an answer takes microseconds, and each poll reads a queue, which is pause
+    /// enough.
     fn wait_for_device(
         self,
         endpoint: &dyn Endpoint,
@@ -371,7 +372,7 @@ impl Patience {
     }
 }
 
-/// Locks it, also if another thread has panicked meanwhile: what these protect is whole at any time.
+/// Locks it, even if another thread has panicked with the lock held: the protected data is consistent at any time.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

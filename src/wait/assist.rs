@@ -8,33 +8,34 @@ use rdma_sys_shim::Assist;
 use super::hook;
 use crate::error::Result;
 
-/// Looks at what is awaited, and for requests, between two at the clock and calls of the hook.
+/// The number of tests of the awaited event, and of looks for requests, between two reads of the clock and calls of the
+/// hook.
 const TURNS: u32 = 64;
-/// So long it stays awake for requests that do not come: at first, and where peers have called or asked. A peer may ask
-/// again after its longest transfer by the kernel.
+/// How long it stays awake without requests: at first, and after peers have called or made requests. A peer may make
+/// its next request only after its longest transfer by the kernel.
 const IDLE: Duration = Duration::from_micros(50);
 const IDLE_ONCE_ASKED: Duration = Duration::from_micros(500);
-/// And so long at a time.
+/// The longest time of one assist.
 const LONGEST: Duration = Duration::from_millis(20);
 
-/// How assisting peers ended.
+/// How an assist ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AssistEnd {
-    /// What is awaited has happened.
+    /// The awaited event has happened.
     Over,
-    /// Peers have not asked for anything for a while.
+    /// Peers have made no requests for a while.
     Idle,
-    /// They still ask, but it is time for the wait to look around.
+    /// They still make requests, but the wait has to check.
     Asked,
 }
 
-/// Serves peers until what is awaited has happened, or for a while; longer if they have called or asked.
+/// Serves peers until the awaited event has happened, or for a while; longer if they have called or made requests.
 pub(super) fn lend(
     assist: &mut Assist,
     was_asked: bool,
     done: &mut dyn FnMut() -> Result<bool>,
 ) -> Result<AssistEnd> {
-    // The first look at the slots may take longer than a request waits, where others have their lines.
+    // The first look at the slots may take longer than a request waits, if other ranks hold the cache lines.
     let is_asked = assist.serve();
     assist.lend();
     let end = serve(assist, is_asked, was_asked, done);
@@ -43,7 +44,7 @@ pub(super) fn lend(
     end
 }
 
-/// As [`lend`], where peers know of it.
+/// As [`lend`], once peers know of the assist.
 fn serve(
     assist: &Assist,
     mut is_asked: bool,

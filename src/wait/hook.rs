@@ -8,27 +8,27 @@ use std::sync::{Arc, Mutex};
 use super::lock;
 use super::must_return::must_return;
 
-/// Called on the thread that waits.
+/// Called on a waiting thread.
 pub(crate) type Hook = dyn Fn() + Send + Sync;
 
-/// The job's: a process is a rank of one.
+/// The job's hook: a process is a rank of only one job.
 static HOOK: Mutex<Option<Arc<Hook>>> = Mutex::new(None);
-/// Whether there is one, for waits that have none.
+/// Whether there is a hook; a fast check for waits without one.
 static IS_SET: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     static CALLING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// In place of an earlier one.
+/// Replaces the previous hook.
 pub(crate) fn set_hook(hook: Option<Arc<Hook>>) {
     IS_SET.store(hook.is_some(), Ordering::Relaxed);
     let before = mem::replace(&mut *lock(&HOOK), hook);
-    // What it holds may wait itself when it is dropped.
+    // Dropping it may run code that waits.
     drop(before);
 }
 
-/// Calls it, unless this thread is in it; false if there is none.
+/// Calls it, unless this thread is already in it; false if there is none.
 #[inline]
 pub(super) fn call() -> bool {
     IS_SET.load(Ordering::Relaxed) && call_it()
@@ -42,7 +42,7 @@ fn call_it() -> bool {
     if !CALLING.replace(true) {
         must_return("the hook of long waits", || {
             hook();
-            // It may have been replaced meanwhile, and go here with what it holds.
+            // If it was replaced meanwhile, its captured values are dropped here.
             drop(hook);
         });
         CALLING.set(false);

@@ -7,11 +7,11 @@ use super::must_return::must_return;
 use super::unseen::{self, Missed};
 use crate::diagnostics;
 
-/// What is to be told of the wait that this thread is in.
+/// What to report about the wait of this thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LongWait {
     pub(crate) waited: Duration,
-    /// Whether to warn; else it is enough that other ranks can read of it.
+    /// Whether to warn; otherwise other ranks only have to be able to read of it.
     pub(crate) warns: bool,
 }
 
@@ -20,25 +20,24 @@ thread_local! {
     static AT_END: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
 }
 
-/// For checks, which know the call and the rank that is waited for: what of this thread's wait they are to tell.
+/// For checks, which know the call and the awaited rank: what they have to report about this thread's wait.
 pub(crate) fn take_due() -> Option<LongWait> {
     DUE.take()
 }
 
-/// Has something done when the wait is over to which the present check belongs.
+/// Runs `act` when the wait of the present check ends.
 pub(crate) fn at_end(act: impl FnOnce() + 'static) {
     AT_END.replace(Some(Box::new(act)));
 }
 
-/// One wait, which the log tells of after the time that the environment says, and again whenever it has
-/// lasted twice as long.
+/// One wait. The log reports it after the time that the environment sets, and again each time its duration has doubled.
 pub(super) struct Lasting {
     begun: Instant,
     warns_after: Option<Duration>,
-    /// When something is next to be told.
+    /// The time of the next report.
     next: Duration,
     at_end: Option<Box<dyn FnOnce()>>,
-    /// What the wait around this one has not seen.
+    /// The value of the outer wait.
     outer: Option<Missed>,
 }
 
@@ -51,21 +50,21 @@ impl Lasting {
         Self {
             begun,
             warns_after,
-            // Half of the time, so that the awaited rank has told of its own wait before anybody warns.
+            // Half of the time, so that the awaited rank has published its own wait before any rank warns.
             next: warns_after.unwrap_or_default() / 2,
             at_end: None,
             outer: unseen::begin(),
         }
     }
 
-    /// Asks `check`, which tells of the wait if that is due.
+    /// Calls `check`, which reports the wait if that is due.
     pub(super) fn check<T, E>(
         &mut self,
         now: Instant,
         check: impl FnOnce() -> std::result::Result<T, E>,
     ) -> std::result::Result<T, E> {
         DUE.set(self.due(now - self.begun));
-        // What it says goes to the program's log.
+        // Its messages go to the program's log.
         let answer = must_return("a look at the awaited rank, or the program's log,", || {
             let answer = check();
             if let Some(LongWait {

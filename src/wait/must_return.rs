@@ -13,7 +13,7 @@ impl Drop for MustReturn {
     }
 }
 
-/// Calls what is called `name`. A panic there ends the process.
+/// Runs `body`, which is described by `name`. A panic there ends the process.
 pub(super) fn must_return<R>(name: &'static str, body: impl FnOnce() -> R) -> R {
     let returns = MustReturn(name);
     let result = body();

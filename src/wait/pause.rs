@@ -9,7 +9,7 @@ use std::hint::spin_loop;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Half of what a flag takes from core to core on the processors that are quick at it, and a margin.
+/// Half of the time in which a flag gets from core to core on fast processors, and a margin.
 const SHORT_PAUSE: Duration = Duration::from_nanos(32);
 const TRIES: usize = 5;
 const PAUSES: u32 = 8;
@@ -20,14 +20,14 @@ pub(super) fn is_short() -> bool {
     *IS_SHORT.get_or_init(|| are_short(std::array::from_fn(|_| timed())))
 }
 
-/// So many pauses in a row.
+/// The time of a series of pauses.
 fn timed() -> Duration {
     let begun = Instant::now();
     (0..PAUSES).for_each(|_| spin_loop());
     begun.elapsed()
 }
 
-/// By the shortest: in the others, the processor may have been elsewhere.
+/// Judges by the shortest try: in the others, the thread may have been preempted.
 fn are_short(tries: [Duration; TRIES]) -> bool {
     let shortest = tries.into_iter().min();
     shortest.is_some_and(|all| all / PAUSES <= SHORT_PAUSE)

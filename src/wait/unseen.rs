@@ -4,10 +4,10 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// For so long may a wait not see a rank.
+/// How long a wait may fail to check a rank.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// The first rank that the wait of this thread could not look at, until it does, and since when.
+/// The first rank that this thread's wait could not check, until it can, and since when.
 #[derive(Clone, Copy)]
 pub(crate) struct Missed {
     rank: u32,
@@ -22,19 +22,19 @@ pub(crate) fn saw(rank: u32) {
     MISSED.set(MISSED.get().filter(|missed| missed.rank != rank));
 }
 
-/// Whether the wait that this look belongs to has not seen the rank for too long.
+/// Whether the wait of this check has failed to check the rank for too long.
 pub(crate) fn misses(rank: u32, now: Instant) -> bool {
     let first = MISSED.get().unwrap_or(Missed { rank, since: now });
     MISSED.set(Some(first));
     first.rank == rank && now - first.since >= LONGEST
 }
 
-/// A wait begins, perhaps in a look of another one.
+/// A wait begins, perhaps in a check of another wait.
 pub(super) fn begin() -> Option<Missed> {
     MISSED.take()
 }
 
-/// It is over: what [`begin`] returned is of the wait around it.
+/// The wait has ended; `outer` is the result of [`begin`], for the outer wait.
 pub(super) fn end(outer: Option<Missed>) {
     MISSED.set(outer);
 }
