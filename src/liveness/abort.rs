@@ -12,11 +12,11 @@ use crate::peers::{Context, Peer, around, is_forked, rounds};
 use crate::terms::WorldRank;
 use crate::wait::Witness;
 
-/// For how long a rank that gives up connects to others to write their abort words.
+/// How long a rank that gives up spends on connecting to others to write their abort words.
 const REPORT_LIMIT: Duration = Duration::from_secs(2);
 
 impl Context {
-    /// Fails if the job was aborted: for calls that wait for nothing, or only for living ranks.
+    /// Fails if the job was aborted: for calls that do not wait, or wait only for living ranks.
     #[inline]
     pub(crate) fn check_aborted(&self, operation: &'static str) -> Result<()> {
         match self.is_aborted() {
@@ -39,7 +39,7 @@ impl Context {
         self.abort_words.is_set()
     }
 
-    /// Why the job was aborted, if it was.
+    /// The cause of the abort, if the job was aborted.
     pub(super) fn cause_of_abort(&self) -> Option<PeerError> {
         let word = self.abort_words.word();
         (word != 0).then(|| PeerError::Aborted {
@@ -48,8 +48,8 @@ impl Context {
         })
     }
 
-    /// An operation that needs `rank` failed. If the job was aborted, that is why; if the rank is
-    /// absent, names it and tells the others.
+    /// The error of an operation that needs `rank` and failed. If the job was aborted, that is the cause. If the rank
+    /// is absent, names it and tells the others.
     #[cold]
     pub(crate) fn blame(&self, rank: WorldRank, error: Error) -> Error {
         let error = self.name_absent(rank.0, error);
@@ -59,12 +59,12 @@ impl Context {
         }
     }
 
-    /// Writes the abort words of all ranks that can be reached: this one gave up.
+    /// Writes the abort words of all ranks that can be reached: this rank gave up.
     pub(crate) fn abort_everywhere(&self, cause: AbortCause) {
         self.spread(self.me(), cause);
     }
 
-    /// Writes the abort words of the others if the error is about a rank that is missing, or about this one's device.
+    /// Writes the abort words of the others if the error is about a missing rank or this rank's device.
     fn report(&self, error: &Error) {
         if let ErrorKind::Peer(
             cause @ (PeerError::Died { rank, .. }
@@ -74,7 +74,7 @@ impl Context {
             | PeerError::Silent { rank, .. }),
         ) = error.kind()
         {
-            // Writing takes seconds. Ranks whose words were written may end the job meanwhile, without the reason.
+            // Writing takes seconds. Meanwhile, ranks whose words were written may end the job without the reason.
             if matches!(cause, PeerError::Silent { .. })
                 && !self.abort_words.is_set()
                 && !is_forked()
@@ -83,29 +83,29 @@ impl Context {
             }
             self.spread(*rank, cause.cause());
         }
-        // A rank whose memory makes no sense lives, and has to learn of it.
+        // A rank whose data is malformed is alive, and has to be told.
         if let ErrorKind::Peer(PeerError::Garbled { .. }) = error.kind() {
             self.abort_everywhere(AbortCause::FoundGarbled);
         }
-        // Neighbours reach this rank without the device, and would take it for one that is well.
+        // Neighbours reach this rank without the device, and would consider it healthy.
         if error.is_own_trouble() {
             self.abort_everywhere(AbortCause::DeviceFailed);
         }
     }
 
     fn spread(&self, culprit: u32, cause: AbortCause) {
-        // The word is its parent's, too, and so is the job.
+        // The word and the job belong to the parent.
         if is_forked() {
             return;
         }
-        // The launcher may have written another cause before.
+        // The launcher may already have written another cause.
         match self.abort_words.word() {
             0 => {}
             first => return self.write_everywhere(first, false),
         }
         let ours = encode(culprit, cause as u8);
-        // Peers may swap through a device, to which the processor's swap is not atomic: then two
-        // causes may each think that they were the first. One stays, and both are true.
+        // Peers may swap through a device whose atomics are not atomic to the processor's: then two causes may each
+        // appear to be the first. One of them remains, and both are true.
         let found = (self.abort_words.abort()).compare_exchange(
             0,
             ours,
@@ -118,9 +118,9 @@ impl Context {
         }
     }
 
-    /// Writes, once, why the job ends into the abort words of others: of those that this rank is connected to, which answer
-    /// or fail together, and then of the ranks 1, 2, 4 and so on ahead. These pass it on, so that in the end every rank
-    /// knows, however many are dead. `everyone`: of the others too, as time allows.
+    /// Writes once, into the abort words of other ranks, why the job ends: first to the ranks that this rank is
+    /// connected to, which answer or fail together, and then to the ranks 1, 2, 4 and so on ahead. These forward it, so
+    /// that every rank is told in the end, however many are dead. `everyone`: also to the other ranks, as time allows.
     fn write_everywhere(&self, word: u64, everyone: bool) {
         if is_forked() || self.told.swap(true, Ordering::Relaxed) {
             return;
@@ -148,8 +148,8 @@ impl Context {
 }
 
 impl Witness for Context {
-    /// Writes the abort words of the others if this is about a rank that is missing. That rank may have gone because of
-    /// another, and may have written so before. Then that is the error, and this rank passes it on.
+    /// If the error is about a missing rank, writes the abort words of the others. That rank may have gone because of
+    /// another rank, and may already have written this: then that is the error, and this rank forwards it.
     #[cold]
     fn confirm(&self, error: Error) -> Error {
         match self.cause_of_abort() {
@@ -165,10 +165,10 @@ impl Witness for Context {
     }
 }
 
-/// The first cause stays: a later one is mostly its consequence.
+/// The first cause stays: later ones are mostly consequences.
 fn write_abort_words<'p>(peers: impl Iterator<Item = &'p Peer>, word: u64) {
     let mut told: Vec<(&Peer, u64)> = peers.map(|peer| (peer, 0)).collect();
-    // A word may have to wait for what is under way there: all complete that at the same time.
+    // A word may have to wait for operations in flight to the same peer; these waits run in parallel.
     for (peer, _) in &told {
         let _ = peer.endpoint().intact();
     }
@@ -188,8 +188,8 @@ fn write_abort_words<'p>(peers: impl Iterator<Item = &'p Peer>, word: u64) {
     }
 }
 
-/// Whether the job was aborted for the silence, or for this rank's trouble, that this error gives the reason of: this
-/// rank may have told so itself.
+/// Whether this error is the reason of the abort: of a rank's silence, or of this rank's own trouble. This rank may
+/// have reported it itself.
 fn is_reason(error: &Error, first: &PeerError, me: u32) -> bool {
     let told = (first.rank(), first.cause());
     match error.kind() {

@@ -10,30 +10,30 @@ use crate::peers::{Context, STATE_LEFT};
 use crate::terms::WorldRank;
 use crate::wait::{Doubt, Verdict, take_due, unseen};
 
-/// For how long a wait that depends on any of many ranks looks at them at a time: each may cost a
-/// round trip, and the first time a connection. A small part of the interval.
+/// How long one check of a wait that depends on any of many ranks may take. Each rank may cost a round trip, and the
+/// first time a connection. A small part of the liveness interval.
 const CHECK_LIMIT: Duration = Duration::from_millis(2);
 
-/// Whom a wait depends on.
+/// The ranks that a wait depends on.
 #[derive(Clone, Copy)]
 pub(crate) enum Awaited<'a> {
     /// A rank of the world.
     Rank(WorldRank),
-    /// Some of these ranks of the world, nobody knows which: the first, the second and so on.
+    /// Some of these ranks of the world, but it is unknown which: the first, the second and so on.
     AnyOf {
         ranks: &'a dyn Fn(u32) -> Option<WorldRank>,
-        /// Whether nothing is awaited of this rank any more, which is gone; true: it left in good
-        /// order. What it did before that has arrived.
+        /// Whether nothing more is awaited of this rank, which is gone; true: it left the job properly. Its earlier
+        /// actions have taken effect.
         excused: &'a dyn Fn(WorldRank, bool) -> bool,
-        /// One of which it is known that it is awaited.
+        /// A rank that is certainly awaited.
         surely: Option<WorldRank>,
     },
 }
 
 impl Context {
-    /// Whether a wait for `awaited` can still end: doubts it, with an error that names `operation` and
-    /// the rank at fault, if the job was aborted or an awaited rank is gone. If it can, and has lasted long, the log
-    /// tells of it, and says by `place` of what the call is.
+    /// Whether a wait for `awaited` can still end. If the job was aborted or an awaited rank is gone, returns a doubt
+    /// with an error that names `operation` and the rank at fault. If the wait can end but has lasted long, the log
+    /// reports it; `place` says what the call belongs to.
     #[cold]
     pub(crate) fn check(
         &self,
@@ -58,8 +58,8 @@ impl Context {
         verdict.map_err(|error| Doubt::new(error.during(operation), self))
     }
 
-    /// Checks a rank for which this rank does not wait, so that it is no error if it has left. A rank that this one has not
-    /// met is not checked.
+    /// Checks a rank for which this rank does not wait. It is no error if that rank has left. A rank without a
+    /// connection is not checked.
     pub(crate) fn check_unawaited(&self, operation: &'static str, rank: WorldRank) -> Verdict<'_> {
         let verdict = match self.known(rank.0).map(|_| self.check_rank(rank.0)) {
             Some(Err(error)) if !has_left(&error) => Err(error),
@@ -68,7 +68,7 @@ impl Context {
         verdict.map_err(|error| Doubt::new(error.during(operation), self))
     }
 
-    /// A launcher that was killed leaves its ranks behind, those of this host alone.
+    /// A launcher that was killed leaves its ranks behind, but only those of this host.
     fn check_launcher(&self, operation: &'static str) -> Result<()> {
         match self.launcher_is_gone() {
             true => Err(PmiError::Closed { request: operation }.into()),
@@ -76,13 +76,13 @@ impl Context {
         }
     }
 
-    /// Flags are sent without waiting for their arrival: if one was lost, the ranks may be waiting
-    /// for each other in a cycle in which each awaited rank lives.
+    /// Flags are sent without waiting for their arrival. If one is lost, the ranks may wait for each other in a cycle
+    /// in which every awaited rank is alive.
     fn check_sent(&self) -> Result<()> {
         for (rank, peer) in self.all_known() {
             if let Err(error) = peer.endpoint().intact() {
                 let error = self.name_absent(rank, error.into());
-                // Whoever has left is missed by those only who await it.
+                // Only ranks that await a rank that has left find this an error.
                 if !has_left(&error) {
                     return Err(error);
                 }
@@ -91,8 +91,8 @@ impl Context {
         Ok(())
     }
 
-    /// Looks at the next of these ranks, for a short time. Ranks that wait begin at different ones,
-    /// and whoever finds one missing tells the others.
+    /// Checks the next of these ranks, for a short time. Waiting ranks begin at different ones, and a rank that finds
+    /// one missing tells the others.
     fn check_some(
         &self,
         ranks: &dyn Fn(u32) -> Option<WorldRank>,
@@ -146,19 +146,19 @@ impl Context {
             Ok(STATE_LEFT) => missing(PeerError::Left { rank }),
             Ok(_) => Ok(()),
             Err(error) if peer.state.is_refused(&error) => missing(PeerError::Left { rank }),
-            // Over a connection that is broken nothing will come any more.
+            // Nothing more will arrive over a broken connection.
             Err(error) => Err(self.name_absent(rank, error)),
         }
     }
 
-    /// Whether the rank is gone in good order.
+    /// Whether the rank left the job properly.
     #[cold]
     pub(crate) fn has_left(&self, rank: WorldRank) -> bool {
         self.check_rank(rank.0).is_err_and(|error| has_left(&error))
     }
 }
 
-/// Whether the rank that the error is about is gone in good order.
+/// Whether the rank that the error is about left the job properly.
 fn has_left(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Peer(PeerError::Left { .. }))
 }

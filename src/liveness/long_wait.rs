@@ -9,7 +9,7 @@ use crate::terms::WorldRank;
 use crate::wait::{LongWait, at_end, in_words};
 
 impl Context {
-    /// Has others know that this rank waits in `call`, and warns of it if that is due.
+    /// Lets other ranks see that this rank waits in `call`, and logs a warning if one is due.
     pub(super) fn log_wait(&self, due: LongWait, call: &str, awaited: Awaited<'_>) {
         self.publish_long_wait(call);
         if !due.warns {
@@ -36,7 +36,7 @@ impl Context {
         at_end(move || header.word(CALL).store(0, Ordering::Relaxed));
     }
 
-    /// A rank that is waited for, and where it has waited for long itself, as far as it says so.
+    /// A rank that is waited for and, if it publishes this, the call in which it has itself waited for long.
     fn whereabouts(&self, WorldRank(rank): WorldRank) -> String {
         if rank == self.rank().0 {
             return "another thread of this rank".to_owned();

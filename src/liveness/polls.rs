@@ -7,19 +7,20 @@ use rdma_sys_shim::{LIVENESS_INTERVAL, milliseconds};
 use crate::error::Result;
 use crate::wait::{Verdict, test_again};
 
-/// Of so many fruitless polls, one looks at the clock.
+/// The clock is read once in this many unsuccessful polls.
 const LOOK_AT_CLOCK: u32 = 16;
 
-/// One caller's polls.
+/// The polls of one caller.
 #[derive(Default)]
 pub(crate) struct Polls {
     fruitless: AtomicU32,
-    /// When the caller checked last, in milliseconds.
+    /// The time of the caller's last check, in milliseconds.
     checked: AtomicU32,
 }
 
 impl Polls {
-    /// Asks once instead of waiting; now and then `check` says whether the answer can still be yes.
+    /// Tests once instead of waiting. Now and then `check` says whether the result can still become
+    /// true.
     pub(crate) fn poll<'a>(
         &self,
         mut done: impl FnMut() -> Result<bool>,
@@ -34,7 +35,7 @@ impl Polls {
         }
     }
 
-    /// Counts one poll that found nothing. True now and then: then the caller ought to check.
+    /// Counts one unsuccessful poll. Returns true now and then: then the caller should check.
     fn begins_check(&self) -> bool {
         let polls = self.fruitless.fetch_add(1, Ordering::Relaxed);
         if polls % LOOK_AT_CLOCK != LOOK_AT_CLOCK - 1 {

@@ -11,23 +11,23 @@ use crate::terms::WorldRank;
 use crate::wait::unawaited;
 
 const INTERVAL: u32 = LIVENESS_INTERVAL.as_millis() as u32;
-/// Of so many calls in quick succession, one reads the clock.
+/// The clock is read once in this many calls in quick succession.
 const CALLS_PER_CHECK: u8 = 64;
-/// How many milliseconds lie at least between two checks of any targets: each costs some microseconds, or a round trip.
+/// The least number of milliseconds between two checks of any targets: each costs some microseconds, or a round trip.
 const LEAST_APART: u32 = 5;
 
-/// When a rank checks one target. All zero: it has not checked it yet.
+/// The schedule of a rank's checks of one target. All zero: it has not checked it yet.
 #[derive(Clone, Copy)]
 pub(crate) struct Checks<'t> {
-    /// So many calls until the next check.
+    /// The number of calls until the next check.
     pub(crate) count: &'t AtomicU8,
-    /// When it checked last, in milliseconds; 0: not yet.
+    /// The time of the last check, in milliseconds; 0: none yet.
     pub(crate) at: &'t AtomicU32,
 }
 
 impl Checks<'_> {
-    /// Counts a call that does not notice the target's death by itself. False when a check is due; the check says when the
-    /// next one is.
+    /// Counts a call that does not itself notice the target's death. False if a check is due; the check schedules the
+    /// next one.
     #[inline(always)]
     pub(crate) fn counts(self) -> bool {
         let left = self.count.load(Ordering::Relaxed);
@@ -37,8 +37,8 @@ impl Checks<'_> {
         left != 0
     }
 
-    /// Checks whether the job was aborted and, if that was not done within the interval, whether `target` lives.
-    /// `always_due`: the next call comes here, too.
+    /// Checks whether the job was aborted and, if the interval has passed, whether `target` is alive. `always_due`: the
+    /// next call comes here, too.
     pub(crate) fn check(
         self,
         context: &Context,
@@ -46,12 +46,12 @@ impl Checks<'_> {
         target: impl FnOnce() -> WorldRank,
         always_due: bool,
     ) -> Result<()> {
-        // An error stays one.
+        // After an error, the next call checks again.
         self.count.store(0, Ordering::Relaxed);
         context.check_aborted(operation)?;
         let now = milliseconds();
         let passed = self.since_last(now);
-        // Where calls are rare, each can afford the clock.
+        // If calls are rare, each can afford reading the clock.
         if passed < 2 * INTERVAL && !always_due {
             self.count.store(CALLS_PER_CHECK - 1, Ordering::Relaxed);
         }
@@ -62,7 +62,7 @@ impl Checks<'_> {
         unawaited(context.check_unawaited(operation, target()))
     }
 
-    /// How long ago it checked; at first, the time begins now.
+    /// The time since the last check; at first, the time starts now.
     fn since_last(self, now: u32) -> u32 {
         match self.at.load(Ordering::Relaxed) {
             0 => {
@@ -75,7 +75,7 @@ impl Checks<'_> {
 }
 
 impl Context {
-    /// Notes that this rank checks another one now; false if it is too soon after the last time.
+    /// Notes that this rank now checks a further target; false if that is too soon after the last check.
     fn begins_check(&self, now: u32) -> bool {
         let before = self.last_check.load(Ordering::Relaxed);
         let begins = now.wrapping_sub(before) >= LEAST_APART;
