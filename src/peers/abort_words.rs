@@ -8,11 +8,11 @@ use rdma_sys_shim::BootstrapSegment;
 use super::control_header::ABORT;
 use crate::memory::control::ControlBlock;
 
-/// The two words that say it. Both are zero until then, and stay in this processor's cache.
+/// The two words that tell of an abort. Both are zero before, and stay in this processor's cache.
 pub(crate) struct AbortWords {
     /// This rank's abort word, which its peers write.
     abort: NonNull<AtomicU64>,
-    /// The launcher's, or again this rank's where it has none.
+    /// The launcher's word, or this rank's abort word if the launcher has none.
     notice: NonNull<AtomicU64>,
     _header: ControlBlock,
     _launcher: Option<BootstrapSegment>,
@@ -37,7 +37,7 @@ impl AbortWords {
         }
     }
 
-    /// Why the job ends; 0: it does not.
+    /// The cause of the job's end; 0 if it has not ended.
     #[inline]
     pub(crate) fn word(&self) -> u64 {
         match self.abort().load(Ordering::Relaxed) {
@@ -54,13 +54,13 @@ impl AbortWords {
     /// This rank's abort word.
     #[inline]
     pub(crate) fn abort(&self) -> &AtomicU64 {
-        // SAFETY: the block is alive with `self`, and with it the region that the word is in.
+        // SAFETY: the block lives as long as `self`, and so does the region of the word.
         unsafe { self.abort.as_ref() }
     }
 
     #[inline]
     fn notice(&self) -> &AtomicU64 {
-        // SAFETY: as above, or the launcher's word, which is alive with `self`.
+        // SAFETY: as above, or the launcher's word, which lives as long as `self`.
         unsafe { self.notice.as_ref() }
     }
 }

@@ -9,8 +9,8 @@ use super::fabric::Fabric;
 use crate::error::{Error, PeerError};
 
 impl Context {
-    /// Turns the device's "process is gone", or its refusal because the rank has withdrawn all its
-    /// memory, into an error that names the rank.
+    /// Names the rank in a device's error "process is gone", or in its refusal because the rank has
+    /// withdrawn all its memory.
     pub(crate) fn name_absent(&self, rank: u32, error: Error) -> Error {
         let cause = match error.absence() {
             Some((pid, how)) => self.cause_of_absence(rank, pid, how, &error),
@@ -22,7 +22,8 @@ impl Context {
         Error::new(error.operation(), cause)
     }
 
-    /// Whether the rank, once connected, said that it left or no longer shows its control region.
+    /// Whether the rank, once connected, has said that it left, or no longer exposes its control
+    /// region.
     fn has_withdrawn(&self, rank: u32) -> bool {
         let Some(peer) = self.known(rank) else {
             return false;

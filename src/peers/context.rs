@@ -25,33 +25,33 @@ use crate::wait::{Patience, lock};
 
 pub(crate) struct Context {
     this_rank: ThisRank,
-    /// The one that joins all ranks.
+    /// The fabric that connects all ranks.
     pub(crate) fabric: Arc<Fabric>,
-    /// Where `fabric` does not map memory: the one between the ranks of this host, once it is needed.
+    /// If `fabric` does not map memory: the fabric between the ranks of this host, once it is needed.
     host: Mutex<Option<Arc<Fabric>>>,
     pub(crate) abort_words: AbortWords,
-    /// At which rank to look next, where a wait depends on any of many.
+    /// The rank to check next, if a wait depends on any of many.
     pub(crate) next_looked_at: AtomicU32,
-    /// When this rank last checked one that it does not wait for, in milliseconds.
+    /// The time when this rank last checked one for which it does not wait, in milliseconds.
     pub(crate) last_check: AtomicU32,
     /// Whether the others were told that the job ends.
     pub(crate) told: AtomicBool,
-    /// None without a launcher, and once it was told that this rank left.
+    /// `None` without a launcher, and after it was told that this rank left.
     launcher: Mutex<Option<Arc<dyn Bootstrap>>>,
-    /// What else is told that the job ends.
+    /// A hook that is called when the job ends.
     on_abort: Mutex<Option<Arc<AbortHook>>>,
     has_left: AtomicBool,
     allocations: Mutex<BTreeMap<usize, LocalRegion>>,
 }
 
-/// Gets the exit code and the reason.
+/// Its arguments are the exit code and the reason.
 pub(crate) type AbortHook = dyn Fn(i32, &str) + Send + Sync;
 
-/// Which rank this is, and how it waits.
+/// This rank's number, and how it waits.
 struct ThisRank {
     rank: u32,
     size: u32,
-    /// On which host each rank runs, where that makes a difference.
+    /// The host of each rank, if that matters.
     hosts: Hosts,
     /// Bytes of the world communicator's block.
     world_block: u64,
@@ -59,7 +59,7 @@ struct ThisRank {
     patience: Patience,
 }
 
-/// What the communicator of all ranks takes of every control region.
+/// The bytes of every control region that the world communicator takes.
 pub(super) type WorldBlock = fn(u32, &Hosts) -> u64;
 
 impl Context {
@@ -124,12 +124,12 @@ impl Context {
         Ok(made)
     }
 
-    /// The one of [`Context::open_host_fabric`], if it is another one and was needed.
+    /// The fabric of [`Context::open_host_fabric`], if it exists and is not the job's.
     pub(super) fn host(&self) -> Option<Arc<Fabric>> {
         lock(&self.host).clone()
     }
 
-    /// The header of this rank's control region: the words by which it tells its peers how it is.
+    /// The header of this rank's control region: the words that tell peers its state.
     pub(crate) fn control_header(&self) -> ControlBlock {
         self.fabric.control.reserved(0, WORLD)
     }
@@ -156,7 +156,7 @@ impl Context {
         self.connect_by(&self.fabric, WorldRank(rank))
     }
 
-    /// As [`Context::connect_to`], by another fabric.
+    /// As [`Context::connect_to`], through another fabric.
     #[inline]
     pub(crate) fn connect_by<'f>(&self, fabric: &'f Fabric, rank: WorldRank) -> Result<&'f Peer> {
         match fabric.known(rank.0) {
@@ -203,7 +203,7 @@ impl Context {
             .map_err(|error| self.name_absent(rank, error))
     }
 
-    /// A number that all ranks of this job have in common, and no other job's.
+    /// A number that all ranks of this job share, and no other job has.
     pub(crate) fn identity(&self) -> u64 {
         fnv_1a(self.fabric.record(0).unwrap_or_default().as_bytes())
     }
@@ -212,7 +212,7 @@ impl Context {
         lock(&self.launcher).clone()
     }
 
-    /// Whether a rank took leave of the launcher before it went; `None` if that one does not say.
+    /// Whether a rank told the launcher that it left; `None` if the launcher does not say.
     pub(super) fn launcher_knows_left(&self, rank: u32) -> Option<bool> {
         self.launcher()?.has_left(rank)
     }
@@ -228,10 +228,10 @@ impl Context {
         self.has_left.load(Ordering::Relaxed)
     }
 
-    /// Leaves the job, whether or not the launcher takes the farewell.
+    /// Leaves the job, even if the launcher does not accept the farewell.
     pub(crate) fn leave(&self) -> Result<()> {
         self.has_left.store(true, Ordering::Relaxed);
-        // Whoever reads that this rank has left concludes that nothing of it is still under way.
+        // A rank that reads that this rank has left concludes that none of its operations are in flight.
         let host = self.host();
         let fabrics = [Some(&self.fabric), host.as_ref()].into_iter().flatten();
         for fabric in fabrics.clone() {
@@ -241,7 +241,7 @@ impl Context {
             let header = fabric.control.reserved(0, WORLD);
             header.word(STATE).publish(STATE_LEFT);
         }
-        // Not under the lock: other threads ask meanwhile whether the launcher is gone.
+        // Not called with the lock held: other threads ask meanwhile whether the launcher is gone.
         let launcher = lock(&self.launcher).take();
         match launcher {
             Some(launcher) => launcher
@@ -251,15 +251,15 @@ impl Context {
         }
     }
 
-    /// By whom the job of this context was started, and who is told of its end.
+    /// Sets the launcher that started the job of this context, and that is told of its end.
     pub(crate) fn set_launcher(&self, launcher: Arc<dyn Bootstrap>) {
         *lock(&self.launcher) = Some(launcher);
     }
 
-    /// In place of an earlier one.
+    /// Replaces the previous hook.
     pub(crate) fn set_on_abort(&self, hook: Arc<AbortHook>) {
         let before = lock(&self.on_abort).replace(hook);
-        // What it holds may call this library when it is dropped.
+        // Dropping it may call this library.
         drop(before);
     }
 
@@ -272,7 +272,7 @@ impl Context {
         {
             tracing::warn!(%error, "the launcher did not take the abort");
         }
-        // Not called under the lock: it may never return.
+        // Not called with the lock held: it may never return.
         let hook = lock(&self.on_abort).clone();
         if let Some(hook) = hook {
             hook(code, message);
@@ -297,7 +297,7 @@ impl Context {
     }
 }
 
-/// A digest that is the same for whatever program a rank runs.
+/// A digest that does not depend on the program that a rank runs.
 fn fnv_1a(bytes: &[u8]) -> u64 {
     let step = |hash: u64, &byte: &u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)

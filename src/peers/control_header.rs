@@ -3,12 +3,12 @@
 use crate::memory::control::{LINE, SLAB_LIST_BYTES};
 use crate::memory::in_flight;
 
-/// Offset in every control region of the word that tells its rank to give up.
+/// Offset in every control region of its rank's abort word.
 pub(super) const ABORT: u64 = 0;
-/// Offset of the word in which its rank says that it left.
+/// Offset of the word in which a rank says that it left.
 pub(super) const STATE: u64 = LINE;
-/// Offset of the call in which its rank has waited for long, in words; else there are zeros. It stays in the line of the
-/// word before it, which is seldom written.
+/// Offset of the text of the call in which a rank has waited for long; otherwise zeros. It shares a line with the
+/// previous word, which is seldom written.
 pub(crate) const CALL: u64 = STATE + 8;
 pub(crate) const CALL_BYTES: usize = LINE as usize - 8;
 /// Offset of the list of the region's slabs.

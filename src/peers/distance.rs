@@ -1,11 +1,11 @@
 //! Distances between ranks that stand in a ring.
 
-/// The rank `distance` further on, around the ring.
+/// The rank `distance` ahead in the ring.
 pub(crate) fn around(rank: u32, distance: u32, size: u32) -> u32 {
     ((u64::from(rank) + u64::from(distance)) % u64::from(size)) as u32
 }
 
-/// ceil(log2(size)): in so many steps, what one of so many ranks says can come to all.
+/// ceil(log2(size)): the number of steps in which all ranks of a group can hear of one.
 pub(crate) fn rounds(size: u32) -> u32 {
     size.max(1).next_power_of_two().trailing_zeros()
 }

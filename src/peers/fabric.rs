@@ -13,24 +13,23 @@ use crate::memory::control::ControlRegion;
 use crate::memory::once_table::OnceTable;
 use crate::wait::{Patience, lock};
 
-/// One way to reach other ranks. All words of a communicator or window are reached by one fabric, so
-/// that atomics on them are atomic to each other.
+/// A device with its peers. All words of a communicator or window are accessed through one fabric, so that atomics on
+/// them are atomic to each other.
 pub(crate) struct Fabric {
     pub(crate) device: Arc<dyn Device>,
     pub(crate) control: Arc<ControlRegion>,
-    /// This rank of the world.
+    /// This process's rank in the world.
     rank: u32,
-    /// What ranks of the world are connected with.
+    /// The bootstrap records of ranks of the world.
     records: OnceTable<String>,
-    /// Those that are connected.
+    /// The connected ranks.
     peers: OnceTable<Peer>,
-    /// Held while one is connected: two threads must not make two connections to it.
+    /// Held while a rank is connected: two threads must not make two connections to it.
     connecting: Mutex<()>,
 }
 
 impl Fabric {
-    /// For rank `rank` of a world of `ranks`. `reserved` bytes of the control region are left to the
-    /// caller.
+    /// For rank `rank` of a world of `ranks`. `reserved` bytes of the control region are left to the caller.
     pub(super) fn new(
         device: Arc<dyn Device>,
         reserved: u64,
@@ -55,29 +54,29 @@ impl Fabric {
         Ok(fabric)
     }
 
-    /// How much memory its tables take, once all of it is touched, without what they hold.
+    /// The memory that its tables take without their contents, once all of it is touched.
     pub(crate) const fn bytes(ranks: u32) -> u64 {
         OnceTable::<String>::bytes(ranks) + OnceTable::<Peer>::bytes(ranks)
     }
 
-    /// What a rank published, if it is known here.
+    /// The record that a rank published, if it is known here.
     pub(super) fn record(&self, rank: u32) -> Option<&str> {
         Some(self.records.get(rank)?)
     }
 
-    /// What other ranks need to connect to this one.
+    /// The record with which other ranks connect to this one.
     pub(crate) fn own_record(&self) -> &str {
         self.record(self.rank).unwrap_or_default()
     }
 
-    /// Whether the device maps peers' memory, words and all; then it maps this rank's own, too.
+    /// Whether the device maps peers' memory, including words; then it also maps this rank's own.
     pub(crate) fn maps_memory(&self, patience: Patience) -> Result<bool> {
         let own = self.connect(self.rank, patience)?;
         let mapped = own.endpoint().map(&self.control.remote())?;
         Ok(mapped.is_some_and(|mapping| mapping.has_atomics()))
     }
 
-    /// Notes the bootstrap record of a rank of the world, which stays the same for as long as the job runs.
+    /// Stores the bootstrap record of a rank of the world, which does not change during the job.
     pub(crate) fn introduce(&self, rank: u32, record: String) {
         self.records.set(rank, record);
     }
@@ -93,7 +92,7 @@ impl Fabric {
         self.peers.iter()
     }
 
-    /// Connects to rank `rank` of the world, which was introduced, unless that has happened.
+    /// Connects to rank `rank` of the world, whose record must be known, unless it is connected.
     pub(super) fn connect(&self, rank: u32, patience: Patience) -> Result<&Peer> {
         let _alone = lock(&self.connecting);
         if let Some(peer) = self.known(rank) {

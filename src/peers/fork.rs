@@ -6,7 +6,7 @@ use crate::error::{Error, Misuse, Result};
 
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// From now on, children of this process know that they are.
+/// From now on, children of this process know that they were forked.
 pub(super) fn watch() {
     extern "C" fn in_child() {
         FORKED.store(true, Ordering::Relaxed);

@@ -5,11 +5,11 @@ use transom_launch::{Allgather, AllgatherError};
 
 use crate::error::{Error, Misuse, Result, SystemError};
 
-/// Longer than what any rank of this library passes.
+/// More than any rank of this library passes.
 const LONGEST_BLOCK: usize = 1 << 20;
 
-/// Collective. What each rank passed, as long on all, and at least one byte. `rank` and `size` are those
-/// that the allgather first named.
+/// Collective. The bytes that each rank passed: equal lengths on all ranks, and at least one byte. `rank` and `size`
+/// are those that the allgather first named.
 pub(crate) fn gather_by(
     operation: &'static str,
     by: &dyn Allgather,
@@ -37,7 +37,7 @@ pub(crate) fn gather_by(
     }
 }
 
-/// What this library's own ways to start say is said as it is.
+/// Errors of this library's own bootstraps are passed on unchanged.
 pub(crate) fn bootstrap_error(source: AllgatherError) -> SystemError {
     match StartError::of(source) {
         Ok(error) => SystemError::Start(error),
@@ -45,7 +45,7 @@ pub(crate) fn bootstrap_error(source: AllgatherError) -> SystemError {
     }
 }
 
-/// Collective. As [`gather_by`], of any lengths.
+/// Collective. As [`gather_by`], for any lengths.
 pub(crate) fn gather_any_by(
     operation: &'static str,
     by: &dyn Allgather,
@@ -72,7 +72,7 @@ pub(crate) fn gather_any_by(
     gather_parts_by(operation, by, ranks, mine, &lens)
 }
 
-/// Collective. As [`gather_by`], of the lengths that all ranks know.
+/// Collective. As [`gather_by`], for lengths that all ranks know.
 pub(crate) fn gather_parts_by(
     operation: &'static str,
     by: &dyn Allgather,

@@ -7,8 +7,8 @@ use rdma_sys_shim::Nearest;
 
 use crate::memory::columns::Column;
 
-/// The host of each rank of the world, by a number: the same on all ranks. One host, too, where it makes no
-/// difference where a rank runs, or where nothing is known of it.
+/// The host of each rank of the world, as a number; the same on all ranks. It is a single host if the host of a rank
+/// does not matter, or is unknown.
 #[derive(Debug)]
 pub(crate) struct Hosts(Column<u32>);
 
@@ -17,7 +17,7 @@ impl Hosts {
         Self(Column::Uniform(0))
     }
 
-    /// Of a job whose device reaches ranks of a kind differently from others. `names`: of each rank's host.
+    /// For a job whose device reaches ranks of a kind differently from others. `names`: the host of each rank.
     pub(super) fn of_job<N: Eq + Hash>(nearest: Nearest, names: impl Iterator<Item = N>) -> Self {
         match nearest {
             Nearest::OfHost => Self::of(names),
@@ -27,7 +27,7 @@ impl Hosts {
         }
     }
 
-    /// `names`: of each rank's host.
+    /// `names`: the host of each rank.
     pub(crate) fn of<N: Eq + Hash>(names: impl IntoIterator<Item = N>) -> Self {
         let mut numbers = HashMap::new();
         let number = |name| {

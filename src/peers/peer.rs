@@ -13,15 +13,16 @@ use crate::memory::remote::{RemoteMemory, RemoteWord};
 use crate::wait::{Patience, lock};
 use rdma_sys_shim::beginning;
 
-/// Of a longer name, so many bytes are published: a record has to fit into one line of PMI.
+/// Of a longer name, only this many bytes are published: a record has to fit into one line of PMI.
 const LONGEST_NAME: usize = 32;
 
-/// Begins what a rank publishes in place of a record if it could not start. No digit: no record begins so.
+/// The first character of the text that a rank publishes if it could not start. It is not a digit, with which records
+/// begin.
 const REFUSAL: char = 'x';
-/// Of the reason, so many bytes are published.
+/// Of the reason, only this many bytes are published.
 const LONGEST_REASON: usize = 400;
 
-/// What every rank publishes at start: how to connect, and where its control region is.
+/// The data that every rank publishes at start: how to connect, and where its control region is.
 pub(crate) struct BootstrapRecord {
     /// The device's name, for errors.
     pub(crate) device: String,
@@ -61,7 +62,7 @@ impl BootstrapRecord {
     }
 }
 
-/// What a rank publishes in place of its bootstrap record if it could not start.
+/// The text that a rank publishes instead of its bootstrap record if it could not start.
 pub(crate) fn refusal(error: &Error) -> String {
     let words = error.to_string();
     let words = beginning(&words, LONGEST_REASON);
@@ -71,7 +72,7 @@ pub(crate) fn refusal(error: &Error) -> String {
     text
 }
 
-/// Why `rank` could not start, if that is what it published.
+/// Why `rank` could not start, if `text` says so.
 pub(super) fn refused(rank: u32, text: &str) -> Option<PeerError> {
     let bytes = from_hex(text.strip_prefix(REFUSAL)?)?;
     let (&class, words) = bytes.split_first()?;
@@ -96,13 +97,13 @@ fn from_hex(digits: &str) -> Option<Vec<u8>> {
     (0..digits.len()).step_by(2).map(byte).collect()
 }
 
-/// A rank that this one is connected to.
+/// A rank to which this one is connected.
 pub(crate) struct Peer {
     /// The first slab of its control region.
     first: Slab,
-    /// Others, by their numbers, as far as they were needed.
+    /// Other slabs by their numbers, once they were needed.
     slabs: Mutex<BTreeMap<u64, Slab>>,
-    /// Which rank of the world it is.
+    /// Its rank in the world.
     rank: u32,
     patience: Patience,
     pub(crate) abort: RemoteWord,
@@ -113,7 +114,7 @@ pub(crate) struct Peer {
 #[derive(Clone)]
 struct Slab {
     memory: Arc<RemoteMemory>,
-    /// The same, for blocks of windows whose atomics are the processor's where the device's are its own.
+    /// The same, for blocks of windows that use the processor's atomics on a device with its own.
     shared: Arc<RemoteMemory>,
 }
 
@@ -124,11 +125,11 @@ impl Slab {
         Self { memory, shared }
     }
 
-    /// For what belongs to a window with these atomics.
+    /// The memory for blocks of a window with this atomic domain.
     fn memory_in(self, domain: AtomicDomain) -> Arc<RemoteMemory> {
         match domain {
             AtomicDomain::Cpu => self.shared,
-            // Locks are kept in one way by all, and some have the device's alone.
+            // All ranks access locks in the same way, and some of them only through the device.
             AtomicDomain::Device | AtomicDomain::Global => self.memory,
         }
     }
@@ -160,8 +161,8 @@ impl Peer {
         })?;
         let first = Slab::new(RemoteMemory::new(endpoint, record.control, patience)?);
         Ok(Self {
-            // Others may reach it through the device: any cause of the end will do. To tell it to a neighbour must
-            // not take a connection, of which there may be none yet.
+            // Other ranks may write it through the device: any cause of the end is good enough. Telling a neighbour
+            // must not need a connection of the device, which may not exist yet.
             abort: first.shared.word(super::control_header::ABORT),
             state: first.memory.word(super::control_header::STATE),
             first,
@@ -180,8 +181,8 @@ impl Peer {
         self.control().endpoint()
     }
 
-    /// The memory in which a block of the peer stands, as it told by `place`, and where in it. `domain`: that of the window
-    /// that it belongs to.
+    /// The memory that holds a block of the peer, which it named by `place`, and the block's offset. `domain`: that of
+    /// the block's window.
     pub(crate) fn block_in(
         &self,
         domain: AtomicDomain,
@@ -206,7 +207,7 @@ impl Peer {
         if let Some(known) = slabs.get(&place.slab) {
             return Ok(known.clone());
         }
-        // The peer wrote it down before it told of the block.
+        // The peer wrote the entry before it named the block.
         let mut entry = [0_u64; 3];
         let at = SLAB_LIST + place.entry();
         (self.control()).read(at, bytemuck::bytes_of_mut(&mut entry))?;
@@ -217,7 +218,7 @@ impl Peer {
             return Err(garbled());
         }
         let (endpoint, patience) = (self.endpoint().clone(), self.patience);
-        // Whether a window's words are changed by the processor, its ranks have agreed by the first slabs.
+        // The ranks have agreed, by their first slabs, whether the processor changes a window's words.
         let memory = match self.control().is_mapped() {
             true => {
                 RemoteMemory::mapped_or_fail(endpoint, region, patience)?.ok_or_else(garbled)?

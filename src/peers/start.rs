@@ -12,15 +12,15 @@ use crate::error::{Error, Result};
 
 const DEVICE: &str = "TRANSOM_DEVICE";
 
-/// The device that the environment names, or `None` if the choice is ours, of the kind of device or among several
-/// that are as good. It is opened before the launcher counts this rank as joined, so that after a wrong name
-/// another can be tried.
+/// The device that the environment names; `None` if this library chooses the kind of device, or one among several
+/// equally good ones. It is opened before the launcher counts this rank as joined, so that after a wrong name another
+/// can be tried.
 pub(crate) fn named_device(secret: JobSecret) -> Result<Option<Arc<dyn Device>>> {
     let spec = spec();
     if rdma_sys_shim::is_automatic(&spec) || shared_out() != 0 {
         return Ok(None);
     }
-    // Where the ranks run makes no difference to a device that was asked for.
+    // If a device was requested, the ranks' hosts do not matter.
     let here = Whereabouts {
         secret,
         ..Whereabouts::default()
@@ -28,28 +28,28 @@ pub(crate) fn named_device(secret: JobSecret) -> Result<Option<Arc<dyn Device>>>
     open(&spec, here).map(Some)
 }
 
-/// What the environment says of the device.
+/// The environment's choice of the device.
 pub(super) fn spec() -> String {
     std::env::var(DEVICE).unwrap_or_default()
 }
 
-/// Local. What only the ranks of the job know that the environment names.
+/// Local. The secret of the job's ranks, from the environment.
 pub(crate) fn job_secret() -> JobSecret {
     transom_launch::start::secret().map_or_else(JobSecret::default, JobSecret)
 }
 
-/// Where this rank runs, beside the others.
+/// This rank's place among the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Whereabouts {
     pub(super) span: JobSpan,
-    /// Its number among the ranks of its host that have the same devices to choose from.
+    /// Its number among the ranks of its host that can choose from the same devices.
     pub(super) position: u32,
-    /// What can join the ranks, if they run on several hosts.
+    /// The devices that can connect the ranks, if they run on several hosts.
     pub(super) joining: Joining,
     pub(super) secret: JobSecret,
 }
 
-/// Local. What could join this rank with ranks of other hosts, unless it was told what to use.
+/// Local. The devices that could connect this rank with ranks of other hosts, unless the environment chooses one.
 pub(super) fn joining() -> Joining {
     match rdma_sys_shim::is_automatic(&spec()) {
         true => REGISTRY.joining(),
@@ -57,7 +57,7 @@ pub(super) fn joining() -> Joining {
     }
 }
 
-/// Local. A digest of the devices that are as good for this rank; 0 if it has no such choice.
+/// Local. A digest of the equally good devices of this rank; 0 if there is no such choice.
 pub(super) fn shared_out() -> u32 {
     let Some(ports) = REGISTRY.alternatives(&spec(), &oversubscription::allowed()) else {
         return 0;
@@ -67,12 +67,12 @@ pub(super) fn shared_out() -> u32 {
     (digest.finish() as u32).max(1)
 }
 
-/// How many of the ranks before this one have the same host and the same digest of [`shared_out`].
+/// The number of earlier ranks with the same host and the same digest of [`shared_out`].
 pub(super) fn position<T: PartialEq>(before: impl Iterator<Item = T>, own: &T) -> u32 {
     before.filter(|other| other == own).count() as u32
 }
 
-/// The best device of a kind for a rank that runs there.
+/// The best device of a kind for a rank at this place.
 pub(super) fn open(spec: &str, here: Whereabouts) -> Result<Arc<dyn Device>> {
     let around = Surroundings {
         launcher: launcher_process(),
@@ -85,11 +85,11 @@ pub(super) fn open(spec: &str, here: Whereabouts) -> Result<Arc<dyn Device>> {
     opened.map_err(|error| Error::from(error).during("job start"))
 }
 
-/// Names the [`HostIdentity`] of this process, in hexadecimal digits. Where the system hides it, no two ranks seem
-/// to share one: a wrong "yes" would end in an error at the first contact.
+/// The [`HostIdentity`] of this process, in hexadecimal digits. If the system hides it, no two ranks seem to share a
+/// host: a wrong "yes" would cause an error at the first contact.
 ///
 /// # Errors
-/// It may be readable, but no descriptor was free to read it with.
+/// It may be readable, but there was no free descriptor to read it.
 pub(crate) fn host_identity(rank: u32) -> Result<String> {
     let HostIdentity {
         boot,
@@ -101,8 +101,8 @@ pub(crate) fn host_identity(rank: u32) -> Result<String> {
     })
 }
 
-/// Local. The boot of this machine, by which ranks know that they share processors; 0 where nothing is known of it. Then ranks
-/// count as sharing, since it costs less to give a processor away in vain than to keep it from a rank.
+/// Local. The boot of this machine, by which ranks know that they share processors; 0 if it is unknown. Then ranks are
+/// assumed to share, since yielding a processor in vain costs less than keeping it from a rank.
 pub(super) fn machine_identity() -> u64 {
     let boot = HostIdentity::this().map_or([0; 16], |host| host.boot);
     u128::from_be_bytes(boot) as u64
@@ -118,7 +118,7 @@ pub(super) fn warn_of_retired_variables(rank: u32) {
     }
 }
 
-/// Under Yama, peers may attach if they descend from this process.
+/// Under Yama, processes that descend from this one may attach.
 fn launcher_process() -> Option<u32> {
     std::env::var("TRANSOM_LAUNCHER_PID")
         .ok()

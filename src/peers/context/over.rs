@@ -22,29 +22,28 @@ use crate::wait::Patience;
 
 const OPERATION: &str = "job start";
 
-/// What ranks say first, so that those who do not belong together find out.
+/// The first message of each rank; it shows ranks that do not belong to the job.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Hello {
     magic: [u8; 8],
     /// A digest of [`host_identity`].
     host: u64,
-    /// The same for all ranks that may share processors, also where they are in containers that do not see each other.
+    /// Equal for all ranks that may share processors, even in containers that do not see each other.
     machine: u64,
     size: u32,
-    /// Of [`shared_out`].
+    /// The digest of [`shared_out`].
     devices: u32,
-    /// Of [`joining`].
+    /// The value of [`joining`].
     joining: u32,
-    /// Last, since ranks of one host have the rest in common.
+    /// The last field, since the others are equal on ranks of one host.
     rank: u32,
 }
 
-/// The last byte counts versions of what follows.
+/// The last byte is the version of the format.
 const MAGIC: [u8; 8] = *b"transom\x05";
 
-/// The rank and the size that the allgather names; it is asked no more. Nobody else has heard of this
-/// rank yet.
+/// The rank and the size that the allgather names; it is not asked again. No other rank has been told of this one yet.
 ///
 /// # Errors
 /// There is no such rank.
@@ -57,10 +56,10 @@ pub(crate) fn check_rank(by: &dyn Allgather) -> Result<(u32, u32)> {
 }
 
 impl Context {
-    /// Collective. Joins the job that this process is a rank of. Fails on all ranks if one cannot start.
+    /// Collective. Joins the job of which this process is a rank. Fails on all ranks if one cannot start.
     ///
     /// # Errors
-    /// Of ranks, the first that could not start; the bootstrap itself failed.
+    /// The first rank could not start; or the bootstrap itself failed.
     pub(crate) fn join(
         by: Box<dyn Bootstrap>,
         level: ThreadLevel,
@@ -80,7 +79,7 @@ impl Context {
         Ok(context)
     }
 
-    /// Collective. As [`Context::join`], where an allgather of the caller's joins the ranks.
+    /// Collective. As [`Context::join`], if an allgather of the caller connects the ranks.
     pub(crate) fn over(
         by: &dyn Allgather,
         ranks: (u32, u32),
@@ -92,8 +91,8 @@ impl Context {
         Self::start(by, None, ranks, place, level, named, world_block)
     }
 
-    /// Collective. `bootstrap`: the same as `by`, if it is one. `host`: of this rank, by a name that ranks of the same host
-    /// have.
+    /// Collective. `bootstrap`: the same as `by`, if that is a bootstrap. `host`: the name of this rank's host; equal
+    /// on all ranks of the host.
     fn start(
         by: &dyn Allgather,
         bootstrap: Option<&dyn Bootstrap>,
@@ -121,7 +120,7 @@ impl Context {
             ),
             secret: bootstrap.map_or_else(JobSecret::default, |_| job_secret()),
         };
-        // Also where this rank cannot start, it goes on until the others know why.
+        // A rank that cannot start continues until the others know why.
         let ready = host.and(named).and_then(|named| {
             let device = match named {
                 Some(device) => device,
@@ -137,7 +136,7 @@ impl Context {
             Err(error) => refusal(error),
         };
         let failed = |error| Error::new(OPERATION, bootstrap_error(error));
-        // A refusal is for all ranks; a record is for those that connect.
+        // All ranks need a refusal; only ranks that connect need a record.
         let keeps = |bootstrap: &dyn Bootstrap| match &ready {
             Ok(_) => bootstrap.publish(&record),
             Err(_) => Ok(false),
@@ -152,7 +151,7 @@ impl Context {
             let Some((record, allowed)) = split_texts(bytes) else {
                 return Err(PmiError::BadBootstrapRecord { rank: other }.into());
             };
-            // Or why it could not start.
+            // It may be the reason why the rank could not start.
             if let Some(failed) = refused(other, &record) {
                 return Err(Error::new(OPERATION, failed));
             }
@@ -164,7 +163,7 @@ impl Context {
             }
         }
         if let Some(bootstrap) = bootstrap.filter(|_| is_kept) {
-            // By it the job is known.
+            // The job's identity is a digest of this record.
             fabric.introduce(0, bootstrap.published(0).map_err(failed)?);
         }
         let processors: Vec<&str> = processors.iter().map(String::as_str).collect();
@@ -181,7 +180,7 @@ impl Context {
     }
 }
 
-/// Collective. Where each rank runs, and which devices it has to choose from.
+/// Collective. The host of each rank, and the devices among which it can choose.
 fn hosts(by: &dyn Allgather, (rank, size): (u32, u32), mine: &str) -> Result<Vec<Hello>> {
     let hello = Hello {
         magic: MAGIC,
