@@ -18,7 +18,7 @@ impl<T: Copy + PartialEq> Column<T> {
         }
     }
 
-    /// How much memory the values of so many ranks take, if they differ.
+    /// The memory that the values of `ranks` ranks take, if they differ.
     pub(crate) const fn bytes(ranks: u32) -> u64 {
         ranks as u64 * size_of::<T>() as u64
     }

@@ -12,25 +12,25 @@ use rdma_sys_shim::{Device, LocalRegion, RemoteRegion};
 use crate::error::{Error, Misuse, Result, SystemError};
 use crate::wait::lock;
 
-/// A line of its own for each word, so that two ranks writing neighbours do not slow each other.
+/// Each word has a line of its own, so that two ranks that write neighbouring words do not slow each other.
 pub(crate) const LINE: u64 = 64;
 
 const DEFAULT_BYTES: u64 = 16 << 20;
-/// The default where the device locks it into physical memory, of which users are allowed little.
+/// The default size if the device locks it into physical memory, of which users may lock little.
 pub(crate) const PINNED_BYTES: u64 = 4 << 20;
-/// The default holds so many times what the world communicator takes, at the least.
+/// The default size is at least this many times that of the world communicator's block.
 const COMMUNICATORS: u64 = 16;
 const VARIABLE: &str = "TRANSOM_CONTROL_BYTES";
 
-/// More than any slab of a control region has, in bits of an offset.
+/// Bits of an offset; no slab of a control region needs more.
 const OFFSET_BITS: u32 = 40;
-/// More than any control region has: each further one is as long as all before it.
+/// More slabs than any control region has: each further one is as long as all earlier ones together.
 const SLABS: u64 = 32;
-/// What the list of slabs takes of the first one: address, length and rkey of each.
+/// The bytes of the list of slabs in the first one: address, length and rkey of each.
 pub(crate) const SLAB_LIST_BYTES: u64 = (SLABS * ENTRY).next_multiple_of(LINE);
 const ENTRY: u64 = 24;
 
-/// Where a block stands in its rank's control region: the slab and the offset in it, in one word that peers are told.
+/// The place of a block in its rank's control region: the slab and the offset in it, in one word that peers are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockPlace {
     pub(crate) slab: u64,
@@ -49,37 +49,37 @@ impl BlockPlace {
         }
     }
 
-    /// Where in the list of slabs that of the block is described.
+    /// The offset in the list of slabs of the entry of the block's slab.
     pub(crate) fn entry(self) -> u64 {
         self.slab * ENTRY
     }
 }
 
-/// Whether a peer's block can stand there in its control region. How long that is, the device checks.
+/// Whether this can be the place of a peer's block in its control region. The device checks the region's length.
 pub(crate) fn may_be_block(word: u64) -> bool {
     let BlockPlace { slab, offset } = BlockPlace::from_word(word);
     offset.is_multiple_of(LINE) && slab < SLABS
 }
 
-/// What a peer's list of slabs says of one of them.
+/// The slab that an entry of a peer's list describes.
 pub(crate) fn listed_slab(entry: [u64; 3]) -> RemoteRegion {
     let [address, len, rkey] = entry;
     RemoteRegion { address, len, rkey }
 }
 
-/// This rank's control region: a slab that peers know from the start, and others as they are needed.
+/// This rank's control region: a slab that peers know from the start, and others on demand.
 pub(crate) struct ControlRegion {
     device: Arc<dyn Device>,
     first: Arc<Slab>,
-    /// All, the first one among them.
+    /// All slabs, including the first.
     slabs: Mutex<Vec<Arc<Slab>>>,
-    /// Where in the first one the list of them stands.
+    /// The offset of the list of slabs in the first one.
     list_at: u64,
-    /// Whether the environment says how long it is.
+    /// Whether the environment sets its size.
     is_fixed: bool,
-    /// In the first slab, where what ranks allocate alike is to stand.
+    /// The offset in the first slab for blocks that all ranks allocate alike.
     alike_from: AtomicU64,
-    /// Blocks whose users are gone, while a peer's last word is still under way to them.
+    /// Blocks whose users are gone, but to which a peer has yet to write its last word.
     retired: Mutex<Vec<Retired>>,
 }
 
@@ -97,7 +97,7 @@ struct Retired {
 }
 
 impl Slab {
-    /// `reserved`: bytes at the start that nobody takes.
+    /// `reserved`: bytes at the start that are never allocated.
     fn new(device: &dyn Device, number: u64, reserved: u64, len: u64) -> Result<Self> {
         let region = device.allocate(len as usize, LINE as usize)?;
         let end = region.len() as u64 / LINE * LINE;
@@ -109,18 +109,18 @@ impl Slab {
         })
     }
 
-    /// The aligned word `at` bytes into the slab.
+    /// The aligned word at offset `at` of the slab.
     #[inline]
     fn word(&self, at: u64) -> &AtomicU64 {
         assert!(at.is_multiple_of(8) && at + 8 <= self.region.len() as u64);
         let place = self.region.base().wrapping_add(at as usize);
-        // SAFETY: inside the region, aligned (regions start at a cache line), alive as long as `self`;
-        // peers use it as an atomic word too.
+        // SAFETY: inside the region, aligned (regions start at a cache line), lives as long as `self`; peers also use
+        // it as an atomic word.
         unsafe { AtomicU64::from_ptr(place.cast()) }
     }
 
-    /// Whether the words of the block at `offset`, which only grow, have come to these values, the
-    /// last that peers write.
+    /// Whether the words of the block at `offset`, which only grow, have reached these values, the last that peers
+    /// write.
     fn have_arrived(&self, offset: u64, words: &[(u64, u64)]) -> bool {
         words
             .iter()
@@ -143,8 +143,8 @@ impl Slab {
 }
 
 impl ControlRegion {
-    /// `reserved` bytes at the start are left to the caller, at the same offset on every rank; those of
-    /// [`SLAB_LIST_BYTES`] at `list_at` among them are not.
+    /// `reserved` bytes at the start are left to the caller, at the same offset on every rank, except the
+    /// [`SLAB_LIST_BYTES`] at `list_at` among them.
     pub(crate) fn new(device: &Arc<dyn Device>, reserved: u64, list_at: u64) -> Result<Arc<Self>> {
         let usual = match device.capabilities().pins_memory {
             true => PINNED_BYTES,
@@ -176,15 +176,15 @@ impl ControlRegion {
         self.allocate_at(End::Back, len)
     }
 
-    /// The same, of what all ranks of the job usually allocate alike: apart from all else, so that it usually stands at one
-    /// place everywhere.
+    /// The same, for blocks that all ranks of the job usually allocate alike: separate from all others, so that the
+    /// place is usually the same on every rank.
     pub(crate) fn allocate_alike(self: &Arc<Self>, len: u64) -> Result<ControlBlock> {
         let from = self.alike_from.load(Ordering::Relaxed);
         self.allocate_at(End::Front { from }, len)
     }
 
-    /// Has later blocks of [`ControlRegion::allocate_alike`] stand behind the one of `len` bytes at `place`, where there is
-    /// room: on some rank it is the last one.
+    /// Makes later blocks of [`ControlRegion::allocate_alike`] follow the one of `len` bytes at `place`, if there is
+    /// space: on some rank that one is the last.
     pub(crate) fn go_on_behind(&self, place: u64, len: u64) {
         let BlockPlace { slab, offset } = BlockPlace::from_word(place);
         if slab == 0 {
@@ -212,7 +212,7 @@ impl ControlRegion {
         Ok(self.block(slab, offset, len, true))
     }
 
-    /// One more slab, which holds a block of `len` bytes, and is described in the list. `slabs`: all others.
+    /// Adds a slab that holds a block of `len` bytes, with its entry in the list. `slabs`: all others.
     fn grow(&self, slabs: &[Arc<Slab>], len: u64) -> Result<Arc<Slab>> {
         let number = slabs.len() as u64;
         if self.is_fixed || number == SLABS {
@@ -257,7 +257,7 @@ impl ControlRegion {
         }
     }
 
-    /// Frees the retired blocks that nobody will write to any more.
+    /// Frees the retired blocks to which no rank will write any more.
     fn reclaim(&self) {
         let mut retired = lock(&self.retired);
         retired.retain(|block| {
@@ -271,7 +271,7 @@ impl ControlRegion {
     }
 }
 
-/// How many bytes these have.
+/// The total number of bytes of these slabs.
 fn capacity(slabs: &[Arc<Slab>]) -> u64 {
     let lens = slabs.iter().map(|slab| slab.region.len() as u64);
     lens.sum()
@@ -294,19 +294,19 @@ fn configured_bytes() -> Result<Option<u64>> {
     }
 }
 
-/// Part of this rank's control region; given back when dropped.
+/// Part of this rank's control region; freed when dropped.
 pub(crate) struct ControlBlock {
     control: Arc<ControlRegion>,
     slab: Arc<Slab>,
     offset: u64,
     len: u64,
     owned: bool,
-    /// Words, by their place in the block, that must hold these values before it is used again.
+    /// Words, by their offset in the block, that must have these values before the block is reused.
     awaited: OnceLock<Box<[(u64, u64)]>>,
 }
 
 impl ControlBlock {
-    /// Where the block stands in the region, as a word: what peers need to know.
+    /// The place of the block in the region, as a word for peers.
     pub(crate) fn place(&self) -> u64 {
         let (slab, offset) = (self.slab.number, self.offset);
         BlockPlace { slab, offset }.to_word()
@@ -316,20 +316,20 @@ impl ControlBlock {
         self.len
     }
 
-    /// The aligned word `at` bytes into the block.
+    /// The aligned word at offset `at` of the block.
     #[inline]
     pub(crate) fn word(&self, at: u64) -> &AtomicU64 {
         assert!(at + 8 <= self.len);
         self.slab.word(self.offset + at)
     }
 
-    /// Keeps the block from being used again, once dropped, until each of these words holds the
-    /// value beside it: the last that a peer will write there.
+    /// After the block is dropped, it is not reused until each of these words has the value beside it: the last that a
+    /// peer will write there.
     pub(crate) fn retire_until(&self, words: impl Iterator<Item = (u64, u64)>) {
         let _ = self.awaited.set(words.collect());
     }
 
-    /// Copies what peers wrote `at` bytes into the block.
+    /// Copies data that peers wrote at offset `at` of the block.
     pub(crate) fn read(&self, at: u64, to: &mut [u8]) {
         assert!(at <= self.len && to.len() as u64 <= self.len - at);
         let base = self.slab.region.base();
@@ -345,7 +345,7 @@ pub(crate) struct LocalWord {
     _block: Arc<ControlBlock>,
 }
 
-// SAFETY: the pointer leads to an atomic word that `_block` keeps alive.
+// SAFETY: the pointer is to an atomic word that `_block` keeps alive.
 unsafe impl Send for LocalWord {}
 // SAFETY: as above.
 unsafe impl Sync for LocalWord {}
@@ -360,7 +360,7 @@ impl LocalWord {
 
     #[inline]
     pub(crate) fn atomic(&self) -> &AtomicU64 {
-        // SAFETY: `ControlBlock::word` handed it out, and the block is kept alive.
+        // SAFETY: the pointer is from `ControlBlock::word`, and the block is kept alive.
         unsafe { AtomicU64::from_ptr(self.place) }
     }
 }
@@ -385,20 +385,20 @@ impl Drop for ControlBlock {
     }
 }
 
-/// From which end of a slab a block is taken.
+/// The end of a slab from which a block is taken.
 #[derive(Clone, Copy)]
 enum End {
-    /// Behind `from`, where there is room.
+    /// After `from`, if there is space.
     Front {
         from: u64,
     },
     Back,
 }
 
-/// First-fit over the free runs, from either end, neighbours joined.
+/// First fit over the free runs, from either end; adjacent runs are joined.
 struct FreeSpace {
     runs: BTreeMap<u64, u64>,
-    /// Between these nothing was ever taken, and so all is zero.
+    /// Nothing was ever allocated in this range, so it is all zero.
     untouched: Range<u64>,
 }
 
@@ -410,7 +410,7 @@ impl FreeSpace {
         }
     }
 
-    /// Where a run begins, and whether none of its bytes was taken before.
+    /// The beginning of a run, and whether none of its bytes was allocated before.
     fn take(&mut self, len: u64, end: End) -> Option<(u64, bool)> {
         let mut runs = (self.runs.iter()).map(|(&start, &found)| (start, found));
         let behind = |from: u64| {

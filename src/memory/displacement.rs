@@ -1,7 +1,7 @@
 //! Where bytes are in a memory: displacements, offsets and addresses, and the one check of bounds.
 
-/// How far from the start of a target's part, in that target's units; in a dynamic window, the address
-/// there (MPI-4.1, section 12.2).
+/// The distance from the start of a target's part, in the target's units; in a dynamic window, the address there
+/// (MPI-4.1, section 12.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Displacement(pub(crate) u64);
 
@@ -9,26 +9,26 @@ pub(crate) struct Displacement(pub(crate) u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offset(pub(crate) u64);
 
-/// An address in the process that has the memory.
+/// An address in the process that owns the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Address(pub(crate) u64);
 
 impl Displacement {
-    /// `None` past 64 bits, where no memory is.
+    /// `None` if it exceeds 64 bits, where there is no memory.
     #[inline(always)]
     pub(crate) fn in_bytes(self, unit: u64) -> Option<Offset> {
         self.0.checked_mul(unit).map(Offset)
     }
 
-    /// As [`Displacement::in_bytes`], for memory that is mapped, which is in the lower half of all addresses: by a
-    /// multiplication that takes one register. What is beyond may be any offset there.
+    /// As [`Displacement::in_bytes`], for mapped memory, which is in the lower half of the address space: uses a
+    /// multiplication that needs one register. Larger values result in any offset in the upper half.
     #[inline(always)]
     pub(crate) fn in_mapped_bytes(self, unit: u64) -> Option<Offset> {
         let bytes = (self.0 as i64).checked_mul(unit as i64)?;
         Some(Offset(bytes as u64))
     }
 
-    /// What it is in a dynamic window.
+    /// The address that it means in a dynamic window.
     #[inline]
     pub(crate) fn as_address(self) -> Address {
         Address(self.0)
@@ -42,7 +42,7 @@ impl Offset {
         len <= size && self.0 <= size - len
     }
 
-    /// `None` before the start, where no memory is.
+    /// `None` before the start, where there is no memory.
     #[inline(always)]
     pub(crate) fn moved(self, by: i64) -> Option<Self> {
         self.0.checked_add_signed(by).map(Self)
@@ -50,7 +50,7 @@ impl Offset {
 }
 
 impl Address {
-    /// Where it is in the memory that begins at `start`, which is not above it.
+    /// The offset of this address in the memory that begins at `start`, which must not be above it.
     #[inline]
     pub(crate) fn in_memory_at(self, start: u64) -> Offset {
         Offset(self.0 - start)
@@ -73,7 +73,7 @@ impl Address {
 mod tests {
     use super::*;
 
-    /// In integers that hold whatever may come.
+    /// With integers that hold any result.
     fn is_inside(offset: u64, len: u64, size: u64) -> bool {
         u128::from(offset) + u128::from(len) <= u128::from(size)
     }

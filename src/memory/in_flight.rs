@@ -7,27 +7,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::control::{ControlRegion, LINE, LocalWord};
 
-/// Behind the words that tell how the rank is.
+/// After the words of the rank's state.
 pub(crate) const AT: u64 = 2 * LINE;
 pub(crate) const BYTES: u64 = THREADS as u64 * LINE;
-/// So many threads have a line. Other threads have no flag.
+/// The number of threads that can have a line. Further threads have no flag.
 const THREADS: usize = 64;
 
-/// Where a thread's flag is in every control region. `number` is below [`count`].
+/// The offset of a thread's flag in every control region. `number` is below [`count`].
 pub(crate) fn line(number: usize) -> u64 {
     AT + number as u64 * LINE
 }
 
-/// How many flags a rank has. `by_thread`: several of its threads may be at single atomics at a time.
+/// The number of a rank's flags. `by_thread`: several of its threads may carry out single atomics at a time.
 pub(crate) fn count(by_thread: bool) -> usize {
     if by_thread { THREADS } else { 1 }
 }
 
 /// The in-flight flags of this rank.
 pub(crate) struct InFlightFlags {
-    /// That of all threads, where one of them calls at a time: single atomics wait for each load on the way to it.
+    /// The flag of all threads, if calls do not overlap. It is kept here because single atomics wait for each load on
+    /// the way to it.
     first: LocalWord,
-    /// Of each.
+    /// The flags of the threads, if calls may overlap.
     all: Option<Box<[LocalWord; THREADS]>>,
 }
 
@@ -41,7 +42,7 @@ impl InFlightFlags {
         }
     }
 
-    /// This thread's, if it has one: where each has its own, none before [`InFlightFlags::enter`].
+    /// This thread's flag, if it has one. If each thread has its own, there is none before [`InFlightFlags::enter`].
     #[inline(always)]
     pub(crate) fn own(&self) -> Option<&AtomicU64> {
         match &self.all {
@@ -53,8 +54,8 @@ impl InFlightFlags {
         }
     }
 
-    /// Gives this thread a flag, if it has none and one is left. Not in [`InFlightFlags::own`]: for a call on the way, single
-    /// atomics would save registers, and their locked instructions wait for these stores.
+    /// Gives this thread a flag, if it has none and one is free. This is not part of [`InFlightFlags::own`]: for a call
+    /// there, single atomics would save registers, and their locked instructions wait for these stores.
     pub(crate) fn enter(&self) {
         if self.all.is_some() {
             thread_number();
@@ -62,14 +63,14 @@ impl InFlightFlags {
     }
 }
 
-/// Puts the branch that calls it out of the way of the other, which has fewer instructions to hide a jump behind.
+/// Moves the calling branch out of line. The other branch has fewer instructions, which could not hide a jump.
 #[cold]
 fn unlikely() {}
 
-/// A thread has none: it did not ask yet, or there was none left.
+/// The thread has no number: it did not ask yet, or none was free.
 const NONE: usize = usize::MAX;
 
-/// The numbers that threads of this process have, by bits. No lock: a child may be forked at any time.
+/// The numbers of this process's threads, as bits. There is no lock, since a child may be forked at any time.
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
@@ -77,7 +78,7 @@ thread_local! {
     static LEASE: Lease = const { Lease };
 }
 
-/// Of this process's threads that live, no other has the same, unless it is [`NONE`].
+/// Unique among the living threads of this process, unless it is [`NONE`].
 fn thread_number() -> usize {
     match NUMBER.get() {
         NONE => take_number(),
@@ -87,7 +88,7 @@ fn thread_number() -> usize {
 
 #[cold]
 fn take_number() -> usize {
-    // A thread that is about to end could not give it back.
+    // A thread that is about to end could not return it.
     if LEASE.try_with(|_| ()).is_err() {
         return NONE;
     }
@@ -102,7 +103,7 @@ fn take_number() -> usize {
     number
 }
 
-/// Gives the number back when its thread ends.
+/// Returns the number when its thread ends.
 struct Lease;
 
 impl Drop for Lease {

@@ -5,16 +5,16 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::rank_set::RankSet;
 
-/// A place for a value of each rank below a number, once it is known. All zero is "none is known", so that memory is
-/// touched only for ranks that are met.
+/// A table with a value for each rank, once it is known. All zero means "none is known", so memory is touched only for
+/// ranks that are met.
 pub(crate) struct OnceTable<T> {
     /// Null, or from a box that the table owns.
     places: Box<[AtomicPtr<T>]>,
-    /// At least those whose value is known.
+    /// Includes all ranks whose value is known.
     known: RankSet,
 }
 
-// SAFETY: owns the values as boxes do; a shared table gives out shared references to them and takes in others.
+// SAFETY: owns the values as boxes do; a shared table lends shared references to values and accepts other values.
 unsafe impl<T: Send + Sync> Sync for OnceTable<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Send for OnceTable<T> {}
@@ -27,7 +27,7 @@ impl<T> OnceTable<T> {
         }
     }
 
-    /// How much memory a table takes, once all of it is touched, without the values.
+    /// The memory that a table takes without the values, once all of it is touched.
     pub(crate) const fn bytes(ranks: u32) -> u64 {
         ranks as u64 * size_of::<AtomicPtr<T>>() as u64 + RankSet::bytes(ranks)
     }
@@ -38,17 +38,17 @@ impl<T> OnceTable<T> {
         unsafe { self.places[rank as usize].load(Ordering::Acquire).as_ref() }
     }
 
-    /// Keeps the first value that is set for a rank, and returns what is kept.
+    /// Stores the first value that is set for a rank, and returns the stored one.
     pub(crate) fn set(&self, rank: u32, value: T) -> &T {
         let place = &self.places[rank as usize];
-        // Before the value is seen: whoever knows that it is there finds it.
+        // Before the value is visible, so that a thread that sees the value also finds it in `known`.
         self.known.add(rank);
         let new = Box::into_raw(Box::new(value));
         let order = (Ordering::AcqRel, Ordering::Acquire);
         let kept = match place.compare_exchange(ptr::null_mut(), new, order.0, order.1) {
             Ok(_) => new,
             Err(first) => {
-                // SAFETY: from the box above, and nobody else has heard of it.
+                // SAFETY: from the box above, and no other reference exists.
                 drop(unsafe { Box::from_raw(new) });
                 first
             }
@@ -57,7 +57,7 @@ impl<T> OnceTable<T> {
         unsafe { &*kept }
     }
 
-    /// All values that are known, in the order of ranks.
+    /// All known values, in the order of ranks.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         let known = self.known.iter();
         known.filter_map(move |rank| Some((rank, self.get(rank)?)))
@@ -69,7 +69,7 @@ impl<T> Drop for OnceTable<T> {
         for rank in self.known.iter() {
             let value = *self.places[rank as usize].get_mut();
             if !value.is_null() {
-                // SAFETY: `set` made it from a box, and with `&mut self` nobody refers to it.
+                // SAFETY: `set` made it from a box, and with `&mut self` there is no other reference to it.
                 drop(unsafe { Box::from_raw(value) });
             }
         }

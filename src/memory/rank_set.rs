@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const BITS: u32 = u64::BITS;
 
-/// Some of the ranks below a number. Any thread may add one. All zero is the empty set, so that memory is touched only
-/// for ranks that are added.
+/// A set of ranks below a number. Any thread may add one. All zero is the empty set, so memory is touched only for
+/// added ranks.
 pub(crate) struct RankSet {
     /// A bit for each rank.
     ranks: Box<[AtomicU64]>,
@@ -22,13 +22,13 @@ impl RankSet {
         }
     }
 
-    /// How much memory a set takes, once all of it is touched.
+    /// The memory that a set takes, once all of it is touched.
     pub(crate) const fn bytes(ranks: u32) -> u64 {
         let words = ranks.div_ceil(BITS);
         (words + words.div_ceil(BITS)) as u64 * size_of::<AtomicU64>() as u64
     }
 
-    /// Whoever learns by an acquire of what this thread does afterwards finds `rank` here.
+    /// A thread that acquires what this thread does afterwards finds `rank` here.
     pub(crate) fn add(&self, rank: u32) {
         set(&self.ranks, rank);
         set(&self.words, rank / BITS);
@@ -45,7 +45,7 @@ fn set(words: &[AtomicU64], bit: u32) {
     words[(bit / BITS) as usize].fetch_or(1 << (bit % BITS), Ordering::Relaxed);
 }
 
-/// The numbers of the bits that are set in a word, which is one of several.
+/// The numbers of the bits that are set in a word, which has index `number` among several.
 fn bits((number, word): (u32, &AtomicU64)) -> impl Iterator<Item = u32> + use<> {
     let mut rest = word.load(Ordering::Relaxed);
     std::iter::from_fn(move || {

@@ -6,7 +6,7 @@ use rdma_sys_shim::Mapping;
 
 use super::displacement::Offset;
 
-/// The part of a peer's memory that the processor reaches, from its start.
+/// The part of a peer's memory that is mapped here, from its start.
 #[derive(Clone, Copy)]
 pub(crate) struct Reach {
     pub(crate) base: *mut u8,
@@ -19,7 +19,7 @@ impl Reach {
         len: 0,
     };
 
-    /// Where `len` bytes from an offset on are, or null if not all of them are mapped.
+    /// The address of `len` bytes from an offset on, or null if not all of them are mapped.
     #[inline(always)]
     pub(crate) fn at(self, offset: Offset, len: u64) -> *mut u8 {
         match offset.fits(len, self.len) {

@@ -37,7 +37,7 @@ impl RemoteMemory {
         Ok(Self::with_mapping(endpoint, region, mapping, patience))
     }
 
-    /// As [`RemoteMemory::new`], where the mapping is the only way; `None` if nothing can be mapped there.
+    /// As [`RemoteMemory::new`], if the mapping is the only way; `None` if nothing can be mapped there.
     pub(crate) fn mapped_or_fail(
         endpoint: Arc<dyn Endpoint>,
         region: RemoteRegion,
@@ -62,7 +62,7 @@ impl RemoteMemory {
         }
     }
 
-    /// The same memory for words that the processor's atomics change, and the device's do not.
+    /// The same memory for words that the processor's atomics change instead of the device's.
     pub(crate) fn with_atomics(&self) -> Self {
         Self {
             has_atomics: self.mapping.is_some(),
@@ -78,7 +78,7 @@ impl RemoteMemory {
         &self.endpoint
     }
 
-    /// Where `len` bytes at `offset` are mapped, or null.
+    /// The address of `len` bytes at `offset`, or null if they are not mapped.
     #[inline]
     fn mapped(&self, offset: u64, len: u64) -> *mut u8 {
         let mapping = self.mapping.as_deref();
@@ -86,11 +86,11 @@ impl RemoteMemory {
         reach.at(Offset(offset), len)
     }
 
-    /// Writes `bytes` at `offset`; what is stored in a word afterwards is seen after them.
+    /// Writes `bytes` at `offset`. A peer that sees a word that is stored afterwards also sees them.
     pub(crate) fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let here = self.mapped(offset, bytes.len() as u64);
         if here.is_null() {
-            // SAFETY: the slice is readable, and the operation has done with it before it ends.
+            // SAFETY: the slice is readable, and the device no longer uses it when this function returns.
             let ticket = unsafe {
                 let (from, at) = (bytes.as_ptr().cast_mut(), self.region.at(offset));
                 (self.endpoint).transfer(Direction::Write, from, bytes.len(), at)?
@@ -102,39 +102,38 @@ impl RemoteMemory {
         Ok(())
     }
 
-    /// The aligned word at `offset`, where it is mapped: to load from, and to store to if nobody else does.
+    /// The aligned word at `offset`, if it is mapped: for loads, and for stores if no other rank stores to it.
     #[inline]
     fn mapped_word(&self, offset: u64) -> Option<&AtomicU64> {
         let here = self.mapped(offset, 8).cast::<u64>();
         if here.is_null() || !here.is_aligned() {
             return None;
         }
-        // SAFETY: an aligned word inside the mapping, which lives as long as `self`; everybody uses
-        // it as an atomic.
+        // SAFETY: an aligned word inside the mapping, which lives as long as `self`; all accesses to it are atomic.
         Some(unsafe { AtomicU64::from_ptr(here) })
     }
 
-    /// What the aligned word at `offset` holds, where it is mapped.
+    /// The value of the aligned word at `offset`, if it is mapped.
     #[inline]
     pub(crate) fn look(&self, offset: u64) -> Option<u64> {
         self.mapped_word(offset).map(SharedWord::look)
     }
 
-    /// The aligned word at `offset`, where the processor's atomics may change it.
+    /// The aligned word at `offset`, if the processor's atomics may change it.
     #[inline]
     fn atomic(&self, offset: u64) -> Option<&AtomicU64> {
         let word = self.mapped_word(offset)?;
         self.has_atomics.then_some(word)
     }
 
-    /// Whether what is added to the word at `offset` does not go through the device.
+    /// Whether additions to the word at `offset` do not go through the device.
     #[inline]
     pub(crate) fn is_raised_here(&self, offset: u64) -> bool {
         self.atomic(offset).is_some()
     }
 
-    /// Adds one to the word at `offset`, after everything that this rank did to the same peer
-    /// before: what went through the device must be complete if the word is mapped.
+    /// Adds one to the word at `offset`, after all earlier operations of this rank on the same peer. If the word is
+    /// mapped, operations of the device must already be complete.
     #[inline]
     pub(crate) fn raise(&self, offset: u64) -> Result<Ticket> {
         match self.atomic(offset) {
@@ -152,11 +151,11 @@ impl RemoteMemory {
     fn post_add(&self, at: RemoteAddress, add: &'static u64) -> Result<Ticket> {
         behind_stores();
         let add = ptr::from_ref(add).cast();
-        // SAFETY: one word that is readable for ever.
+        // SAFETY: one word that is readable forever.
         Ok(unsafe { (self.endpoint).update_each(at, Width::W8, Update::Add, add, 1)? })
     }
 
-    /// Copies what stands at `offset`; returns when it is there.
+    /// Copies the bytes at `offset`; returns when they have arrived.
     pub(crate) fn read(&self, offset: u64, to: &mut [u8]) -> Result<()> {
         let here = self.mapped(offset, to.len() as u64);
         if here.is_null() {
@@ -187,9 +186,9 @@ impl RemoteMemory {
         Ok(())
     }
 
-    /// The aligned eight-byte word at `offset`, for as long as this memory is kept.
+    /// The aligned eight-byte word at `offset`, while this memory is kept.
     pub(crate) fn word(self: &Arc<Self>, offset: u64) -> RemoteWord {
-        // A misaligned place can only be a peer's mistake: the device will refuse it.
+        // A misaligned place can only be a peer's mistake; the device will refuse it.
         let aligned = self.region.address.wrapping_add(offset).is_multiple_of(8);
         let mapped = if aligned {
             self.mapped(offset, 8)
@@ -211,14 +210,14 @@ impl RemoteMemory {
     }
 }
 
-/// What is read from here on is no older than what was read before, which may have been loads of this
-/// very thread, through the device, too.
+/// Orders later reads after earlier ones, which may have been loads of this thread, even if the later ones go through
+/// the device.
 fn behind_read() {
     fence(Ordering::Acquire);
 }
 
-/// What the device is asked to do to words comes after what this thread stored: in mapped memory, as puts do, and in
-/// its own, which others may look at through a mapping.
+/// Orders later requests to the device for words after this thread's stores: those to mapped memory, like puts, and
+/// those to its own memory, which others may read through a mapping.
 #[inline]
 pub(crate) fn behind_stores() {
     full_fence();
@@ -226,24 +225,24 @@ pub(crate) fn behind_stores() {
 
 /// A word of a peer's memory.
 pub(crate) struct RemoteWord {
-    /// Null where the word has to be reached through the device.
+    /// Null if the word has to be accessed through the device.
     mapped: *mut u64,
-    /// The same, and null where the processor may only load and store.
+    /// The same, but also null if the processor may only load and store.
     atomic: *mut u64,
     address: RemoteAddress,
     memory: Arc<RemoteMemory>,
-    /// What was stored last through the device.
+    /// The last value stored through the device.
     stored: AtomicU64,
 }
 
-// SAFETY: the pointer leads into the mapping that `memory` keeps, and is only used for atomics.
+// SAFETY: the pointer is into the mapping that `memory` keeps, and is only used for atomics.
 unsafe impl Send for RemoteWord {}
 // SAFETY: as above.
 unsafe impl Sync for RemoteWord {}
 
 impl RemoteWord {
-    /// The same word, for whoever looks at it elsewhere: not to be stored to, which takes what this one
-    /// knows of earlier stores.
+    /// The same word, for reading elsewhere. It must not be stored to, since that needs this value's record of earlier
+    /// stores.
     pub(crate) fn to_look_at(&self) -> Self {
         Self {
             mapped: self.mapped,
@@ -254,20 +253,20 @@ impl RemoteWord {
         }
     }
 
-    /// The word that stands so many bytes behind this one.
+    /// The word `bytes` bytes after this one.
     pub(crate) fn behind(&self, bytes: u64) -> Self {
         let offset = (self.address.address).wrapping_sub(self.memory.region.address);
         self.memory.word(offset.wrapping_add(bytes))
     }
 
-    /// The word itself, where the processor's atomics may change it.
+    /// The word itself, if the processor's atomics may change it.
     #[inline(always)]
     pub(crate) fn atomic(&self) -> Option<&AtomicU64> {
         // SAFETY: null, or in the mapping.
         unsafe { self.at(self.atomic) }
     }
 
-    /// The word itself, where it is mapped: to load from, and to store to if nobody else does.
+    /// The word itself, if it is mapped: for loads, and for stores if no other rank stores to it.
     #[inline(always)]
     fn mapped(&self) -> Option<&AtomicU64> {
         // SAFETY: null, or in the mapping.
@@ -281,25 +280,24 @@ impl RemoteWord {
         if word.is_null() {
             return None;
         }
-        // SAFETY: the caller's promise; everybody uses it as an atomic.
+        // SAFETY: the caller's promise; all accesses to it are atomic.
         Some(unsafe { AtomicU64::from_ptr(word) })
     }
 
-    /// Whether what is stored in it does not go through the device.
+    /// Whether stores to it do not go through the device.
     #[inline]
     pub(crate) fn is_stored_here(&self) -> bool {
         self.mapped().is_some()
     }
 
-    /// Whether the peer's device refused access to this very word: over a connection that broke, an
-    /// earlier refusal may come back.
+    /// Whether the peer's device refused access to this very word. Over a broken connection, an earlier refusal may be
+    /// reported again.
     pub(crate) fn is_refused(&self, error: &Error) -> bool {
         error.refused_address() == Some(self.address.address)
     }
 
-    /// Stores after everything that this rank wrote to the same peer before; for words that nobody
-    /// else writes, nor this rank in another way, and that began as 0. The ticket is complete when the
-    /// word has arrived.
+    /// Stores after all earlier writes of this rank to the same peer. Only for words that begin with 0 and that only
+    /// this method writes. The ticket is complete when the word has arrived.
     #[inline]
     pub(crate) fn store(&self, value: u64) -> Result<Ticket> {
         match self.mapped() {
@@ -311,8 +309,7 @@ impl RemoteWord {
         }
     }
 
-    /// Not waited for: the peers' operations stay in order without it, and a failure shows at the
-    /// next operation that is.
+    /// Not waited for: the peer's operations stay in order anyway, and the next awaited operation reports a failure.
     #[cold]
     fn store_by_device(&self, value: u64) -> Result<Ticket> {
         let old = self.stored.load(Ordering::Relaxed);
@@ -322,7 +319,7 @@ impl RemoteWord {
         Ok(ticket)
     }
 
-    /// Through the device, a word that its owner stores meanwhile may come torn.
+    /// Through the device, a word that its owner stores meanwhile may be torn.
     #[inline]
     pub(crate) fn load(&self) -> Result<u64> {
         match self.mapped() {
@@ -331,7 +328,7 @@ impl RemoteWord {
         }
     }
 
-    /// Loads a word that is seldom stored: as it stood at some time, for it was the same twice.
+    /// Loads a word that is seldom stored, untorn: it was read twice with the same value.
     pub(crate) fn load_whole(&self) -> Result<u64> {
         let mut seen = self.load()?;
         if self.mapped().is_some() {
@@ -345,7 +342,7 @@ impl RemoteWord {
         }
     }
 
-    /// Loads a word that only atomics change: as it stood at some time.
+    /// Loads a word that only atomics change, untorn.
     pub(crate) fn load_by_atomic(&self) -> Result<u64> {
         match self.mapped() {
             Some(word) => Ok(word.look()),
@@ -353,8 +350,8 @@ impl RemoteWord {
         }
     }
 
-    /// A read, and not an atomic that adds nothing: that would write the word back, over what its
-    /// owner may have stored meanwhile. Whoever acts on a lock word tries an atomic after it.
+    /// A read, not an atomic that adds 0: that would write the word back, over a value that its owner may have stored
+    /// meanwhile. A caller that acts on a lock word then tries an atomic.
     #[cold]
     fn read_by_device(&self) -> Result<u64> {
         let mut value = 0_u64;
@@ -363,7 +360,7 @@ impl RemoteWord {
         Ok(value)
     }
 
-    /// Adds through the device, without waiting for it: a failure shows at the next operation that is awaited.
+    /// Adds through the device, without waiting: the next awaited operation reports a failure.
     pub(crate) fn post_add(&self, add: &'static u64) -> Result<()> {
         let posted = self.memory.post_add(self.address, add)?;
         self.send(posted);
@@ -373,14 +370,14 @@ impl RemoteWord {
     #[cold]
     fn fetch_by_device(&self, fetch: Fetch) -> Result<u64> {
         let mut old = 0;
-        // SAFETY: a local that outlives the operation, which is waited for.
+        // SAFETY: a local variable that outlives the operation, which is waited for.
         let ticket = unsafe { self.begin_fetch(fetch, &raw mut old)? };
         self.complete(ticket)?;
         Ok(old)
     }
 
-    /// Begins an atomic of the device; [`RemoteWord::complete`] waits for the end. It may wait in this process until then, or
-    /// until [`RemoteWord::send`].
+    /// Begins an atomic of the device; [`RemoteWord::complete`] waits for its end. Until then, or until
+    /// [`RemoteWord::send`], it may stay in this process.
     ///
     /// # Safety
     /// `old` is writable, and nobody else touches it, until the operation is complete.
@@ -391,7 +388,7 @@ impl RemoteWord {
         Ok(unsafe { endpoint.fetch(self.address, Width::W8, fetch, old)? })
     }
 
-    /// As [`RemoteWord::begin_fetch`], a compare-and-swap, which is complete at once where the word is mapped.
+    /// As [`RemoteWord::begin_fetch`], for a compare-and-swap, which is complete at once if the word is mapped.
     ///
     /// # Safety
     /// As for [`RemoteWord::begin_fetch`].
@@ -412,14 +409,14 @@ impl RemoteWord {
         }
     }
 
-    /// Has an operation on the word go, and every earlier one on the same peer, without waiting for its end.
+    /// Sends an operation on the word, and every earlier one on the same peer, without waiting for their end.
     pub(crate) fn send(&self, ticket: Ticket) {
-        // If it has failed, the wait for it says so.
+        // If it has failed, the wait for it returns the error.
         let _ = self.memory.endpoint.completed(ticket);
     }
 
-    /// Waits for an operation on the word, and so for every earlier one on the same peer. What is loaded
-    /// afterwards, also through a mapping, is no older.
+    /// Waits for an operation on the word, and so for every earlier one on the same peer. Later loads, also through a
+    /// mapping, see no older data.
     pub(crate) fn complete(&self, ticket: Ticket) -> Result<()> {
         self.memory.complete(ticket)
     }

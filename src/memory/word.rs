@@ -8,40 +8,40 @@ use rdma_sys_shim::memory::{after_flag, before_flag};
 use crate::error::Result;
 
 pub(crate) trait SharedWord {
-    /// Stores, behind all that this thread stored before.
+    /// Stores, after all earlier stores of this thread.
     fn publish(&self, value: u64);
 
-    /// Loads, ahead of all that this thread loads after, also if a device has written it.
+    /// Loads, before all later loads of this thread, even if a device has written the word.
     fn observe(&self) -> u64;
 
-    /// Loads what a read-modify-write may follow on.
+    /// Loads a value for a following read-modify-write.
     fn look(&self) -> u64;
 
-    /// Adds, and returns what it held before.
+    /// Adds, and returns the previous value.
     fn add(&self, value: u64) -> u64;
 
-    /// Returns what it held before: it holds `new` now if that is `expect`.
+    /// Compare-and-swap: stores `new` if the value is `expect`, and returns the previous value.
     fn replace_if(&self, expect: u64, new: u64) -> u64;
 
-    /// Makes it `value` at least; orders nothing.
+    /// Raises it to at least `value`, without ordering.
     fn raise(&self, value: u64);
 
-    /// Makes it 0 if it is `expect`, behind all that this thread knows.
+    /// Sets it to 0 if it is `expect`, after all earlier loads and stores of this thread.
     fn clear_if(&self, expect: u64);
 }
 
-/// A word in which a lock is kept, whether it is mapped or reached through the device.
+/// A word of a lock, whether it is mapped or accessed through the device.
 pub(crate) trait LockWord {
     fn load(&self) -> Result<u64>;
 
-    /// Returns what it held before.
+    /// Returns the previous value.
     fn fetch_add(&self, add: u64) -> Result<u64>;
 
-    /// Returns what it held before: it holds `new` now if that is `expect`.
+    /// Stores `new` if the value is `expect`, and returns the previous value.
     fn compare_swap(&self, expect: u64, new: u64) -> Result<u64>;
 }
 
-/// A mark that threads of one process set and take away; it orders nothing.
+/// A mark that threads of one process set and clear, without ordering.
 pub(crate) trait SharedFlag {
     fn set(&self);
 
