@@ -40,18 +40,18 @@ pub(super) const KEYS: [&str; 12] = [
 ///
 /// | key | values (default first) | effect |
 /// |---|---|---|
-/// | `no_locks` * | `false`, `true` | locks are errors (not under an MPI, where the log tells of the first), and `free` does not wait for the others, but for shared windows, and those in which sizes or displacement units differ. The lock words stay, a line of 64 bytes: they are laid out before the ranks have told each other |
-/// | `accumulate_ordering` * | `rar,raw,war,waw`, a part of it, `none` | which accumulates of one origin on one element keep their order. All do, whatever it says: the order that the memory or one connection gives costs nothing |
-/// | `accumulate_ops` * | `same_op_no_op`, `same_op` | recorded only: the path of an accumulate does not depend on its operation, so that the promise makes nothing faster |
+/// | `no_locks` * | `false`, `true` | locks are errors (under an MPI, only the log reports the first one), and `free` does not wait for other ranks, except for shared windows and windows with different sizes or displacement units. The lock words, a line of 64 bytes, are still allocated: their layout is fixed before the hints are exchanged |
+/// | `accumulate_ordering` * | `rar,raw,war,waw`, a part of it, `none` | which accumulates of one origin on one element keep their order. All of them do, whatever the value: memory and connections keep the order at no cost |
+/// | `accumulate_ops` * | `same_op_no_op`, `same_op` | recorded only: the path of an accumulate does not depend on its operation, so the promise makes nothing faster |
 /// | `mpi_accumulate_granularity` * | `0` (the library chooses), or bytes | accumulates of smaller types take a lock at the target instead of one atomic for each element: many at once are faster, one is slower |
-/// | `same_size` * | `false`, `true` | a broken promise is an error. It saves nothing: whether sizes are equal, the ranks find out without it |
+/// | `same_size` * | `false`, `true` | a broken promise is an error. It saves nothing: the ranks find out by themselves whether sizes are equal |
 /// | `same_disp_unit` * | `false`, `true` | as `same_size` |
 /// | `alloc_shared_noncontig` * | `false`, `true` | `allocate_shared` gives each rank memory of its own, which begins at a page |
-/// | `mpi_minimum_memory_alignment` | bytes, a power of two up to 2^40 | allocated memory is aligned so, and to 64 in any case; of shared memory that is contiguous, the first byte of all |
-/// | `mpi_assert_memory_alloc_kinds` | `system,mpi`, or a list of kinds | recorded only, as far as the kinds are known: the device finds out about each buffer by itself. [`Window::info`](crate::raw::Window::info) repeats it as `mpi_memory_alloc_kinds` |
+/// | `mpi_minimum_memory_alignment` | bytes, a power of two up to 2^40 | allocated memory is aligned to this and at least to 64; in contiguous shared memory, only the first byte of all is |
+/// | `mpi_assert_memory_alloc_kinds` | `system,mpi`, or a list of kinds | known kinds are recorded only: the device determines the kind of each buffer by itself. [`Window::info`](crate::raw::Window::info) repeats it as `mpi_memory_alloc_kinds` |
 /// | `transom_eager_lock_all` | `false`, `true` | `true`: `lock_all` locks every rank at once, in the order of ranks |
-/// | `transom_statistics` | `false`, `true` | `true`: the window counts what this rank does there ([`Window::statistics`](crate::raw::Window::statistics)) |
-/// | `transom_notification_counters` | `8`, or 0 to 1048576 | how many notification counters this rank has, of 64 bytes each |
+/// | `transom_statistics` | `false`, `true` | `true`: the window counts this rank's operations ([`Window::statistics`](crate::raw::Window::statistics)) |
+/// | `transom_notification_counters` | `8`, or 0 to 1048576 | the number of this rank's notification counters, of 64 bytes each |
 ///
 /// A hint marked * has one value in force on all ranks. If ranks give different values, it is the one that promises and
 /// asks least: every order that any rank names, `same_op_no_op`, the smallest granularity, and `true` only if all ranks
