@@ -2,16 +2,16 @@
 
 use rdma_sys_shim::{Provider, Registry};
 
-/// Those that are not part of the device layer.
+/// The providers that are not part of the device layer.
 const OTHERS: &[&dyn Provider] = &[
     #[cfg(feature = "adversarial")]
     &transom_adversarial::Adversarial,
 ];
 
-/// All of them.
+/// All providers.
 pub const REGISTRY: Registry = Registry::new(OTHERS);
 
-/// Opens a device for a test, whose ranks are of this process.
+/// Opens a device for a test whose ranks are in this process.
 #[cfg(test)]
 pub(crate) fn open(spec: &str) -> std::sync::Arc<dyn rdma_sys_shim::Device> {
     let around = rdma_sys_shim::Surroundings::default();

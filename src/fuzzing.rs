@@ -7,7 +7,7 @@ use crate::Info;
 use crate::peers::fuzzing;
 use crate::window::fuzzing as window;
 
-/// What another rank publishes about itself.
+/// The record that another rank publishes about itself.
 pub fn record(bytes: &[u8]) {
     fuzzing::record(bytes);
 }
@@ -41,7 +41,7 @@ mod tests {
         region_table(bytes);
     }
 
-    /// Valid input, to be damaged.
+    /// Valid input, which tests corrupt.
     fn seeds() -> Vec<Vec<u8>> {
         let mut table = vec![0_u64; 512];
         table[..8].copy_from_slice(&[2, 3, 4096, 64, 1, 8192, 64, 2]);

@@ -22,8 +22,8 @@ use crate::window::{OnTarget, Window};
 const AT_A_TIME: usize = 256;
 
 impl Window {
-    /// Carries out work at a displacement of a target, by the path for its elements. When the ticket is reached, all
-    /// buffers are released and complete.
+    /// Carries out work at a displacement of a target, by the path for its elements. Releasing or completing the
+    /// returned ticket does so for the whole work.
     ///
     /// # Safety
     /// The buffers of `work` that are not null are valid for its elements, and nobody else touches

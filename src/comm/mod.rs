@@ -288,9 +288,9 @@ impl Communicator {
 
     /// Collective. Returns when every rank has called it (MPI-4.1, section 6.3).
     ///
-    /// If a rank makes another call on this communicator or passes other arguments, every collective fails on every
-    /// rank before anything is sent. Then the ranks are out of step, and the communicator refuses all later calls. Its
-    /// windows and other communicators remain usable.
+    /// Like every collective, it fails on every rank before anything is sent if a rank makes another call on this
+    /// communicator or passes other arguments. Then the ranks are out of step, and the communicator refuses all later
+    /// calls. Its windows and other communicators remain usable.
     ///
     /// # Errors
     /// A rank died or left, the job was aborted, or a rank makes another call.

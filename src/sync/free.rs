@@ -26,8 +26,8 @@ impl Window {
     /// again while the others wait. A rank died or left, or is in a fence: then all collective calls on the window
     /// fail, and the best is to leak it.
     pub fn try_free(self) -> std::result::Result<(), (Box<Self>, Error)> {
-        // A shared allocation is freed with the first rank's part. A rank's entry is in its block: if entries differ,
-        // or the memory is shared, others may read the entry at any time, not only when they access the memory.
+        // Rank 0 frees a shared allocation for all ranks. A rank's entry is in its block: if entries differ, or the
+        // memory is shared, others may read the entry at any time, not only when they access the memory.
         let waits = !self.refuses_locks || self.flavor() == Flavor::Shared || self.parts.differ();
         match self.prepare_to_free(waits) {
             Ok(()) => {

@@ -17,7 +17,7 @@ use crate::{Accumulate, Element, IntoTarget, Misuse, Op, Result, raw};
 /// borrow. For buffers made inside the epoch there are [`put_blocking`](Target::put_blocking),
 /// [`accumulate_blocking`](Target::accumulate_blocking) and [`get_vec`](Target::get_vec); for single values,
 /// [`put_value`](Target::put_value), [`accumulate_value`](Target::accumulate_value), [`load`](Target::load) and
-/// [`store`](Target::store). Requests return their buffer without waiting for other operations.
+/// [`store`](Target::store). Use requests to get a buffer back early without waiting at once.
 ///
 /// Operations of one epoch are not ordered, except accumulates and atomics on the same element: a get may miss the data
 /// of an earlier put, unless the put is complete.

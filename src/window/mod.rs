@@ -177,7 +177,7 @@ impl Window {
         &self.team.context
     }
 
-    /// The in-flight flags of a rank's threads, except those that are unset and known to be unused.
+    /// The in-flight flags of a rank's threads, except those that are mapped and clear now.
     pub(crate) fn in_flight_flags_of(&self, rank: u32) -> Result<impl Iterator<Item = RemoteWord>> {
         let control = self.team.connect_to(rank)?.control();
         let lines = (0..self.in_flight_flags_of_each).map(in_flight::line);
