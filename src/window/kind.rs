@@ -71,9 +71,9 @@ impl Window {
         &self.team.group
     }
 
-    /// Size in bytes of another rank's memory; 0 in a dynamic window. Local if all sizes are equal, or if this rank has
-    /// accessed the memory of `rank`. Otherwise one-sided: each call reads it from `rank`, which takes a round trip
-    /// between hosts.
+    /// Local if all sizes are equal, or if this rank has accessed the memory of `rank`. Otherwise one-sided: each call
+    /// reads it from `rank`, which takes a round trip between hosts. The size in bytes of another rank's memory; 0 in a
+    /// dynamic window.
     ///
     /// # Errors
     /// `rank` is not a rank of the window; the size has to be read, and `rank` cannot be reached.
