@@ -100,7 +100,8 @@ impl Far {
     }
 }
 
-/// The number and the type of elements, if both sides have the same dense type and the target side has room for them.
+/// The number and the type of elements, if both sides have the same dense type, and `to`, the receiving side, has
+/// room for them.
 #[inline(always)]
 fn alike(from: Elements, to: Elements) -> Option<(u32, Dense)> {
     let dense = types::quick(from.ty)?;

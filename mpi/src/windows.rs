@@ -110,7 +110,8 @@ pub(crate) fn insert(carrier: MPI_Win, window: Window, attributes: Attributes) {
     let spare = lock(&SPARE).pop();
     let ours = match spare {
         Some(ours) => {
-            // SAFETY: no other thread has a reference to it, because it has no handle.
+            // SAFETY: no other thread accesses the cells. The entry has no handle, so a thread that still reaches it
+            // through `LATELY` only reads the handle.
             unsafe { *ours.attributes.get() = attributes };
             ours
         }

@@ -52,8 +52,8 @@ impl Access {
     }
 }
 
-/// The unit that carries out a device's atomics. With `Cpu` or `Device`, the two kinds of atomics are not atomic with
-/// respect to each other on the same word.
+/// The unit that carries out a device's atomics. With `Cpu` or `Device`, atomics that the other unit carries out on
+/// the same word are not atomic with respect to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtomicDomain {
     /// The processor: the device's atomics are atomic to loads, stores and locked instructions of the target itself.

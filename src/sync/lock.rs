@@ -122,7 +122,7 @@ impl Window {
 }
 
 impl OnTarget<'_> {
-    /// The same, if operations went through the device.
+    /// As [`Self::end_lock`], if operations went through the device.
     fn end_lock_behind(self, held: Held, posted: Ticket) -> Result<()> {
         let _call = self.window.in_call(self.aim);
         self.complete_before_release()?;

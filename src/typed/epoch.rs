@@ -17,7 +17,7 @@ use crate::lower::{self, Purpose, is_forked};
 use crate::raw::{self, Assert};
 use crate::{AbortCause, Element, Error, IntoRank, IntoTarget, LockKind, Misuse, Result};
 
-/// The longest time to wait for a device that makes no progress with the operations of a failed epoch.
+/// The longest time to wait until the device no longer uses the buffers of failed operations.
 const QUIESCE_LIMIT: Duration = Duration::from_secs(30);
 
 /// The kind of epoch that [`Window::fence`](super::Window::fence) opens.

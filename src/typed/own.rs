@@ -10,8 +10,9 @@ use crate::lower::{self, Row, error, not_forked};
 use crate::raw::PROC_NULL;
 use crate::{Element, EpochState, Misuse, Result};
 
-/// How an epoch uses this rank's own part, other than as the target of operations. Only one thread uses it; the fields
-/// are atomics only because compiler errors about sharing an epoch between threads would otherwise name this type.
+/// How an epoch uses this rank's own part, other than as the target of operations. In an epoch, only one thread uses
+/// it. The fields are atomics because all sessions and their threads share `NEVER_LENT`, and because compiler errors about
+/// sharing an epoch between threads would otherwise name this type.
 pub(super) struct OwnPart {
     /// Whether puts that may be in flight read it.
     is_read: AtomicBool,

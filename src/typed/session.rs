@@ -61,8 +61,8 @@ use crate::{
 /// Every operation: `rank` is not a rank of the window; elements past the end of its part, in which case nothing is
 /// transferred; the target died, which repeated calls notice; a device failed; the call is from another thread than the
 /// one that opened the session, in a job of [`ThreadLevel::Serialized`](crate::ThreadLevel); this rank has left the
-/// job. The session remains usable. But batches and lists fail on all ranks once an operation on one rank has failed,
-/// or a rank is known to have died.
+/// job. The session remains usable. But once an operation on one rank has failed, or a rank is known to have died,
+/// all batches and lists of this rank fail, whichever ranks they access.
 #[repr(transparent)]
 pub struct Session<'c, T: Element> {
     window: Window<'c, T>,

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 const SMALLEST: usize = 64;
 const LARGEST: usize = 16 << 10;
 const CLASSES: usize = (LARGEST / SMALLEST).ilog2() as usize + 1;
-/// The size of the first slab. Each following slab is twice as large, up to the largest size.
+/// The size of a class's first slab. Each further slab of the class is twice as large, up to the largest size.
 const FIRST_SLAB: usize = 64 << 10;
 const MOST_SLAB: usize = 4 << 20;
 

@@ -279,7 +279,7 @@ impl Endpoint for AgentAtomicsEndpoint {
             }
             (order.which(), order.of_device(ticket))
         };
-        // By now the other device may be the present one. Then this operation is complete, so any answer is right.
+        // By now the other device may be the present one. Then this operation is complete, and the device asked here says so.
         self.device(which).released(of_device)
     }
 
