@@ -415,13 +415,11 @@ pub(crate) mod tests {
     fn a_wait_ends_when_the_check_fails() {
         let told = Told::default();
         let patience = Patience::new(true);
-        let begun = Instant::now();
         let error = patience
             .wait(|| Ok(false), || Err(doubt(&told)))
             .unwrap_err();
         assert_eq!(error.operation(), "test");
         assert_eq!(told.0.get(), 1);
-        assert!(begun.elapsed() < Duration::from_secs(5));
     }
 
     #[test]
