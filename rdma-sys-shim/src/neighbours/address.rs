@@ -62,7 +62,7 @@ impl NeighbourAddress {
 mod tests {
     use super::*;
 
-    fn record() -> NeighbourAddress {
+    fn address() -> NeighbourAddress {
         NeighbourAddress {
             setting: Setting::On,
             memory: vec![1, 2, 3],
@@ -75,12 +75,15 @@ mod tests {
         let without = NeighbourAddress {
             setting: Setting::Off,
             memory: Vec::new(),
-            ..record()
+            ..address()
         };
-        for record in [record(), without] {
-            assert_eq!(NeighbourAddress::decode(&record.encode()).unwrap(), record);
+        for address in [address(), without] {
+            assert_eq!(
+                NeighbourAddress::decode(&address.encode()).unwrap(),
+                address
+            );
         }
-        let bytes = record().encode();
+        let bytes = address().encode();
         for cut in 0..bytes.len() - 2 {
             assert!(NeighbourAddress::decode(&bytes[..cut]).is_err(), "{cut}");
         }
@@ -93,8 +96,8 @@ mod tests {
 
     #[test]
     fn ranks_that_were_told_different_things_are_told_both() {
-        assert!(record().must_agree_with(Setting::On).is_ok());
-        let message = record()
+        assert!(address().must_agree_with(Setting::On).is_ok());
+        let message = address()
             .must_agree_with(Setting::Off)
             .unwrap_err()
             .to_string();
