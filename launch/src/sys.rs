@@ -9,9 +9,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::io::{Errno, ioctl_fionbio, retry_on_intr};
+use rustix::io::{Errno, ioctl_fionbio};
 use rustix::process::{self, PidfdFlags};
-use rustix::rand::{GetRandomFlags, getrandom};
 
 /// Prints one line on standard error with one write. Standard error has no buffer: the parts of a formatted line would
 /// be written one by one, and could mix with the lines of other ranks.
@@ -182,13 +181,4 @@ impl AsRawFd for Epoll {
     fn as_raw_fd(&self) -> RawFd {
         self.0.as_raw_fd()
     }
-}
-
-/// Unpredictable random bytes.
-pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
-    // The kernel returns this many bytes in one call.
-    const { assert!(N <= 256) };
-    let mut bytes = [0; N];
-    retry_on_intr(|| getrandom(&mut bytes, GetRandomFlags::empty()))?;
-    Ok(bytes)
 }

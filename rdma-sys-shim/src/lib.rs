@@ -58,7 +58,7 @@ pub use provider::{
 pub use registry::{Registry, is_automatic};
 pub use signals::without_signals;
 pub use soft::{BootstrapSegment, SEGMENT_BYTES, probe};
-pub use system::{HostIdentity, longest_file};
+pub use system::{HostIdentity, longest_file, random};
 pub use vma::allowed as access_allowed;
 
 /// Whether this build has the verbs provider.

@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::sync::LazyLock;
 
+use rustix::io::retry_on_intr;
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::{Error, Result};
@@ -114,11 +115,11 @@ pub fn longest_file() -> u64 {
 ///
 /// # Errors
 /// The kernel refuses.
-pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
+pub fn random<const N: usize>() -> Result<[u8; N]> {
     const { assert!(N <= 256) };
     let mut bytes = [0; N];
     // Requests of at most 256 bytes are filled completely or not at all.
-    match getrandom(&mut bytes, GetRandomFlags::empty()) {
+    match retry_on_intr(|| getrandom(&mut bytes, GetRandomFlags::empty())) {
         Ok(_) => Ok(bytes),
         Err(error) => Err(Error::os(format!("getrandom({N})"), error.into())),
     }

@@ -175,7 +175,7 @@ impl Newcomers {
         ready.map_err(RendezvousError::io(
             "making a connection that does not wait",
         ))?;
-        let nonce = sys::random();
+        let nonce = rdma_sys_shim::random().map_err(io::Error::other);
         let nonce = nonce.map_err(RendezvousError::io("drawing a random number"))?;
         self.all.push_back(Newcomer {
             stream,

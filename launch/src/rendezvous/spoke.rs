@@ -237,7 +237,9 @@ fn meet_at(
         rank: member.rank,
         size: member.size,
     };
-    let nonce = sys::random().map_err(RendezvousError::io("drawing a random number"))?;
+    let nonce = rdma_sys_shim::random()
+        .map_err(io::Error::other)
+        .map_err(RendezvousError::io("drawing a random number"))?;
     let mut until = Until {
         stream: &stream,
         deadline: Some(Instant::now() + within(ANSWER)),
