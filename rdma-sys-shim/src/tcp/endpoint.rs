@@ -296,14 +296,13 @@ impl Endpoint for TcpEndpoint {
     }
 
     fn store(&self, at: RemoteAddress, _: u64, new: u64) -> Result<Ticket> {
-        let value = new.to_ne_bytes();
-        let request = self.request(Kind::StoreEach, Width::W8, at, value.len());
-        let source = Source {
-            base: value.as_ptr(),
-            len: value.len(),
+        let width = Width::W8;
+        let request = Request {
+            operands: [new, 0],
+            ..self.request(Kind::Store, width, at, width.bytes())
         };
-        // SAFETY: such short data is copied before the call returns.
-        unsafe { self.post(&request, Some(source), None, true) }
+        // SAFETY: it has no buffers.
+        unsafe { self.post(&request, None, None, true) }
     }
 
     fn released(&self, ticket: Ticket) -> Result<bool> {

@@ -14,6 +14,8 @@ pub(super) enum Kind {
     FetchAdd,
     /// Replace a word by the second operand if it equals the first, and answer with its previous value.
     CompareSwap,
+    /// Store the first operand in a word.
+    Store,
     /// Add each of the words that follow to the corresponding word.
     AddEach,
     /// Store each of the words that follow.
@@ -30,11 +32,12 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Write,
         Self::Read,
         Self::FetchAdd,
         Self::CompareSwap,
+        Self::Store,
         Self::AddEach,
         Self::StoreEach,
         Self::AddNumbers,
@@ -59,6 +62,7 @@ impl Kind {
             Self::Read => "read",
             Self::FetchAdd => "fetch_add",
             Self::CompareSwap => "compare_swap",
+            Self::Store => "store",
             Self::AddEach => "update_each (add)",
             Self::StoreEach => "update_each (store)",
             Self::AddNumbers | Self::FetchAddNumbers => "sum",
@@ -71,7 +75,12 @@ impl Kind {
     pub(super) fn has_payload(self) -> bool {
         !matches!(
             self,
-            Self::Read | Self::FetchAdd | Self::CompareSwap | Self::Disconnect | Self::Leave
+            Self::Read
+                | Self::FetchAdd
+                | Self::CompareSwap
+                | Self::Store
+                | Self::Disconnect
+                | Self::Leave
         )
     }
 }
@@ -141,7 +150,7 @@ impl Request {
             Kind::AddNumbers | Kind::FetchAddNumbers => self
                 .number()
                 .is_some_and(|number| self.len.is_multiple_of(number.bytes() as u64)),
-            Kind::FetchAdd | Kind::CompareSwap => self.len == word,
+            Kind::FetchAdd | Kind::CompareSwap | Kind::Store => self.len == word,
             Kind::Disconnect | Kind::Leave => self.len == 0,
         }
     }

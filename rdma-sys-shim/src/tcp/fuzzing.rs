@@ -149,6 +149,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         (Kind::Read, 100),
         (Kind::Read, 32 << 10),
         (Kind::CompareSwap, 8),
+        (Kind::Store, 8),
         (Kind::Leave, 0),
     ] {
         requests.extend(request(kind, len).encode());

@@ -38,7 +38,7 @@ use regions::{Keys, Regions};
 use serving::Serving;
 
 /// Addresses of other devices begin differently. The last byte is the version of the protocol.
-const MARK: [u8; 4] = *b"tTC\x02";
+const MARK: [u8; 4] = *b"tTC\x03";
 
 pub(crate) static CAPABILITIES: Capabilities = Capabilities {
     // The agent uses instructions of the processor.

@@ -306,7 +306,7 @@ impl Target {
                 }
             }
             Kind::Read => self.answer_read(request),
-            Kind::FetchAdd | Kind::CompareSwap => self.apply_single(request),
+            Kind::FetchAdd | Kind::CompareSwap | Kind::Store => self.apply_single(request),
             Kind::Leave => {
                 self.origin.becomes(Presence::Closed);
                 self.finish();
@@ -394,6 +394,8 @@ impl Target {
             // SAFETY: a word of a region, which peers access by atomics.
             Kind::FetchAdd => unsafe { words::fetch_add(at, width, first) },
             // SAFETY: as above.
+            Kind::Store => unsafe { words::store(at, width, first) },
+            // SAFETY: as above.
             _ => unsafe { words::compare_swap(at, width, first, second) },
         };
         // SAFETY: `change` accesses the word, and holds no lock or value to drop.
@@ -402,6 +404,7 @@ impl Target {
         };
         match old {
             Err(refusal) => self.refuse(request, refusal),
+            Ok(_) if request.kind == Kind::Store => self.finish(),
             Ok(old) => {
                 self.answer(Answer::Old(old));
                 self.finish_with_value();
@@ -627,10 +630,11 @@ mod tests {
             bytes.extend(setup.request(Kind::Write, 4097, LONG as u64).encode());
             bytes.extend((0..LONG).map(|byte| (byte % 1000) as u8));
             bytes.extend(setup.request(Kind::FetchAdd, 2048, 8).encode());
+            bytes.extend(setup.request(Kind::Store, 2064, 8).encode());
             bytes.extend(setup.request(Kind::AddEach, 2048, 16).encode());
             bytes.extend([1_u64, 2].map(u64::to_le_bytes).concat());
             bytes.extend(setup.request(Kind::Write, 0, 0).encode());
-            bytes.extend(setup.request(Kind::Read, 2048, 16).encode());
+            bytes.extend(setup.request(Kind::Read, 2048, 24).encode());
             bytes.extend(setup.request(Kind::Write, 0, 0).encode());
             let answers = setup.give(&bytes, at_a_time);
             let wanted: Vec<u8> = (0..1000).map(|byte| byte as u8).collect();
@@ -651,8 +655,8 @@ mod tests {
                     other => panic!("{other:?}"),
                 }
             }
-            assert_eq!((old, done), (Some(0), 7));
-            assert_eq!(data.unwrap(), [6_u64, 2].map(u64::to_le_bytes).concat());
+            assert_eq!((old, done), (Some(0), 8));
+            assert_eq!(data.unwrap(), [6_u64, 2, 5].map(u64::to_le_bytes).concat());
         }
     }
 

@@ -129,6 +129,7 @@ pub const CASES: &[Case] = cases! {
     posted {
         a_store_is_behind_what_was_written,
         stores_and_updates_go_at_once,
+        a_store_takes_its_value_with_it,
         each_is_behind_what_was_posted_before,
         any_number_is_posted,
         closing_waits_for_it,

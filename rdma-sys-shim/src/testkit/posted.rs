@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::peers::{pattern, until};
 use super::{Setup, finish, memory, write};
 use crate::Direction::{Read, Write};
-use crate::{Fetch, LocalRegion, Ticket, Update, Width};
+use crate::{Fetch, LocalRegion, Ticket, Update, Via, Width};
 
 /// The word at offset `at` of the region, as its owner reads it.
 fn word(region: &LocalRegion, at: u64) -> &AtomicU64 {
@@ -80,6 +80,50 @@ pub(super) fn stores_and_updates_go_at_once(setup: &Setup) {
         assert!(memory(&region)[1016..2016] == sent);
         finish(way, ticket).unwrap();
     });
+}
+
+/// A store takes its value with it: what the caller's stack holds later does not matter. The bytes that wait in front of
+/// it vary around the number at which tcp lets callers wait, one by one.
+pub(super) fn a_store_takes_its_value_with_it(setup: &Setup) {
+    const SHORT: usize = 8;
+    setup.both_ways(|peers| {
+        let way = &*peers.way;
+        // The queue of other devices is limited by the number of requests, however short.
+        let (long, shorts, step) = match way.via(false) {
+            Via::Agent => (16 << 20, 4679, 1),
+            _ => (64 << 10, 100, 19),
+        };
+        let region = peers.target.allocate(8 + long, 8).unwrap();
+        let sources = pattern(long);
+        let from = |len: usize| sources[..len].as_ptr().cast_mut();
+        for (n, last) in (20..=76).step_by(step).enumerate() {
+            let at = region.remote().at(8);
+            // SAFETY: the sources outlive the operations, which are waited for.
+            unsafe {
+                if way.transfer(Write, from(long), long, at).unwrap() == Ticket::DONE {
+                    // No write waits on this device.
+                    return;
+                }
+                for _ in 0..shorts {
+                    way.transfer(Write, from(SHORT), SHORT, at).unwrap();
+                }
+                way.transfer(Write, from(last), last, at).unwrap();
+            }
+            let flag = region.remote().at(0);
+            let value = |n: usize| n as u64 * 0x0101_0101_0101_0101;
+            let stored = way.store(flag, value(n), value(n + 1));
+            fill_the_stack();
+            finish(way, stored).unwrap();
+            let seen = word(&region, 0).load(Ordering::Acquire);
+            assert_eq!(seen, value(n + 1), "behind {last} bytes");
+        }
+    });
+}
+
+/// Overwrites what calls before it have left on the stack.
+#[inline(never)]
+fn fill_the_stack() {
+    std::hint::black_box([0xa5_u8; 16 << 10]);
 }
 
 /// A read sees the stores before it and not those behind it. An atomic sees what was written before it.
