@@ -305,9 +305,10 @@ impl Job {
         self.context.free_mem(base)
     }
 
-    /// Local. Ends the job: every rank that waits for another gets an error, and the launcher is
-    /// told to end all ranks with this exit code (MPI-4.1, section 11.4.2, `MPI_Abort`). Does nothing
-    /// in a process that was forked from the rank.
+    /// Local. Ends the job: the launcher is told to end all ranks with this exit code (MPI-4.1, section 11.4.2,
+    /// `MPI_Abort`). Until it does, this returns, and a rank gets an error where it waits for another, in its next
+    /// collective call, and in calls that begin or complete epochs. Does nothing in a process that was forked from the
+    /// rank.
     ///
     /// A job of [`Job::over`], and one whose ranks used a rendezvous, has no launcher, only the hook of
     /// [`Job::on_abort`].

@@ -150,13 +150,15 @@ impl Communicator {
         &self.inner.team
     }
 
-    /// Collective. Begins a call that every rank makes alike. `fit` says whether the arguments are right.
+    /// Collective. Begins a call that every rank makes alike, unless the job was aborted. `fit` says whether the
+    /// arguments are right.
     fn begin(
         &self,
         operation: &'static str,
         call: Call,
         fit: Result<()>,
     ) -> Result<MutexGuard<'_, Box<dyn Carrier>>> {
+        self.team().context.check_aborted(operation)?;
         let mut carrier = lock(&self.inner.carrier);
         carrier.begin(operation, call, fit)?;
         Ok(carrier)

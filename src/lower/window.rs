@@ -14,6 +14,7 @@ use crate::window::{OnTarget, Window};
 /// # Errors
 /// A rank makes another call, died or left; an earlier barrier of the window failed.
 pub fn synchronise(window: &Window, operation: &'static str, purpose: Purpose) -> Result<()> {
+    window.context().check_aborted(operation)?;
     window.synchronise(operation, purpose)
 }
 

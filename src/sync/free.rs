@@ -43,6 +43,7 @@ impl Window {
         self.delete_attributes("free", None)?;
         // A callback may have opened one.
         self.has_no_epoch()?;
+        self.context().check_aborted("free")?;
         self.await_flags("free")?;
         if waits {
             self.synchronise("free", Purpose::Free)?;

@@ -22,6 +22,10 @@ const CASES: &[Case] = &[
     ("told_by_flux", told_by_flux),
     ("one_job_after_another", one_job_after_another),
     ("aborts_reach_the_others", aborts_reach_the_others),
+    (
+        "no_call_succeeds_after_an_abort",
+        no_call_succeeds_after_an_abort,
+    ),
 ];
 
 /// Where the machine has it.
@@ -162,6 +166,17 @@ fn aborts_reach_the_others(over: &Over) {
     assert_eq!(codes, [Some(7), Some(1), Some(1)]);
     for other in &ended[1..] {
         assert!(other.output.contains("rank 0"), "{}", other.output);
+    }
+}
+
+/// Calls that need other ranks fail on all ranks, although nobody ends them.
+fn no_call_succeeds_after_an_abort(over: &Over) {
+    let plan = over.plan("127.0.0.1", 3);
+    let ended = ended((0..3).map(|rank| plan.rank(rank, "go_on")).collect());
+    for one in &ended {
+        let said = one.output.matches(": the job was aborted").count();
+        assert_eq!(said, 11, "{}", one.output);
+        assert!(!one.output.contains(" returned "), "{}", one.output);
     }
 }
 

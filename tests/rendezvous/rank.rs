@@ -3,15 +3,16 @@
 use std::process::exit;
 
 use transom::raw::{Assert, Window};
-use transom::{Info, Job};
+use transom::{ErrorClass, Info, Job, Op, Result};
 use transom_launch::start;
 
-type Outcome = Result<(), Box<dyn std::error::Error>>;
+type Outcome = std::result::Result<(), Box<dyn std::error::Error>>;
 
 pub(crate) fn play(role: &str) {
     let play: fn() -> Outcome = match role {
         "ring" => ring,
         "abort" => abort,
+        "go_on" => go_on,
         "leave" => leave,
         "twice" => twice,
         "start" => start,
@@ -61,6 +62,38 @@ fn abort() -> Outcome {
         exit(7);
     }
     job.wait_until(None, || false)?;
+    Ok(())
+}
+
+/// Rank 0 aborts. No launcher ends the ranks, so each makes one call after the other.
+fn go_on() -> Outcome {
+    let job = Job::init()?;
+    let world = job.world();
+    let new = || Window::allocate(world, 8, 8, &Info::new());
+    let [window, freed] = [new()?, new()?];
+    let mut typed = transom::Window::<u64>::allocate(world, 1)?;
+    if world.rank() == 0 {
+        job.abort(7, "enough");
+    }
+    let calls: [(&str, Result<()>); 11] = [
+        ("barrier", world.barrier()),
+        ("allreduce", world.allreduce(&[1_u64], Op::Sum).map(drop)),
+        ("allgather", world.allgather(&[1_u64]).map(drop)),
+        ("bcast", world.bcast(&mut [1_u64], 0)),
+        ("agree", world.agree(Ok::<_, &str>(())).map(drop)),
+        ("dup", world.dup().map(drop)),
+        ("split", world.split(Some(0), 0).map(drop)),
+        ("allocate", new().map(drop)),
+        ("fence", window.fence(Assert::NONE)),
+        ("free", freed.free()),
+        ("open", typed.open().map(drop)),
+    ];
+    for (call, result) in calls {
+        match result {
+            Err(error) if error.class() == ErrorClass::ProcAborted => println!("{error}"),
+            other => println!("{call} returned {other:?}"),
+        }
+    }
     Ok(())
 }
 
