@@ -1,6 +1,7 @@
 //! The interface that every provider implements and that the window layer is built on.
 
 pub(crate) mod batch;
+pub(crate) mod cancellation;
 
 use std::fmt;
 use std::sync::Arc;
@@ -348,6 +349,13 @@ pub trait Device: Send + Sync {
         mapping
     }
 
+    /// Ends waits for threads of peers once `is_aborted` returns true: such an operation then fails with
+    /// [`Cancelled`](crate::Error::Cancelled), since its peer may be stopped and never answer. Devices on which no
+    /// operation needs a thread of the target ignore this. Only the first call has an effect.
+    fn cancel_when(&self, is_aborted: Arc<dyn Fn() -> bool + Send + Sync>) {
+        let _ = is_aborted;
+    }
+
     /// Tells all connected peers that this process leaves in good order, after its posted operations have arrived.
     /// Waits at most as long as the device takes to detect that a peer is gone. Endpoints remain usable while their
     /// peers are there.
@@ -508,7 +516,8 @@ pub trait Endpoint: Send + Sync {
 
     /// Fails with the first cause if the connection has failed, so that pending operations will not arrive. A device
     /// that has long reported nothing about them has failed. Callers check this at intervals during a wait. Does not
-    /// wait. After an error, no operation of this endpoint touches memory of this process any more.
+    /// wait. After an error, no operation of this endpoint touches memory of this process any more. If
+    /// [`Device::cancel_when`] applies and a thread of the peer has not carried out everything yet, it fails, too.
     ///
     /// # Errors
     /// As for [`Endpoint::completed`], for any operation.

@@ -117,6 +117,14 @@ pub enum Error {
         /// The process.
         pid: u32,
     },
+    /// The job was aborted before a thread of the peer had carried out the operation ([`Device::cancel_when`]).
+    ///
+    /// [`Device::cancel_when`]: crate::Device::cancel_when
+    #[error("the job was aborted, and process {pid} had not answered by then")]
+    Cancelled {
+        /// The process.
+        pid: u32,
+    },
     /// An environment variable has an invalid value.
     #[error("{name}={value} is not a number from {least} to {most}")]
     BadSetting {

@@ -12,8 +12,11 @@ use crate::peers::{Context, Peer, around, is_forked, rounds};
 use crate::terms::WorldRank;
 use crate::wait::Witness;
 
-/// How long a rank that gives up spends on connecting to others to write their abort words.
+/// How long a rank that gives up spends on connecting to others to write their abort words, and on the arrival of these
+/// words.
 const REPORT_LIMIT: Duration = Duration::from_secs(2);
+/// The time between two looks at whether they have arrived.
+const LOOK_INTERVAL: Duration = Duration::from_micros(50);
 
 impl Context {
     /// Fails if the job was aborted: for calls that do not wait, or wait only for living ranks.
@@ -128,7 +131,9 @@ impl Context {
         let (me, size) = (self.me(), self.size());
         let is_other = |rank: u32| rank != me && rank != culprit(word);
         let connected = self.all_known().filter(|&(rank, _)| is_other(rank));
-        write_abort_words(connected.map(|(_, peer)| peer), word);
+        let mut notices: Vec<Notice<'_>> = connected
+            .filter_map(|(_, peer)| Notice::post(peer, word))
+            .collect();
         let neighbours = (0..rounds(size)).map(|round| around(me, 1 << round, size));
         let rest = (1..size).map(|distance| around(me, distance, size));
         let rest = rest.take_while(|_| everyone);
@@ -140,10 +145,22 @@ impl Context {
                 );
                 return;
             }
-            if is_other(rank) && self.known(rank).is_none() {
-                write_abort_words(self.connect_to(rank).into_iter(), word);
+            if is_other(rank)
+                && self.known(rank).is_none()
+                && let Ok(peer) = self.connect_to(rank)
+            {
+                notices.extend(Notice::post(peer, word));
             }
         }
+        // This process may end when this returns. A rank that is stopped never answers.
+        while begun.elapsed() < REPORT_LIMIT {
+            notices.retain(|notice| !notice.is_over());
+            if notices.is_empty() {
+                return;
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+        tracing::debug!("gave up waiting until {} abort words arrive", notices.len());
     }
 }
 
@@ -165,26 +182,40 @@ impl Witness for Context {
     }
 }
 
-/// The first cause stays: later ones are mostly consequences.
-fn write_abort_words<'p>(peers: impl Iterator<Item = &'p Peer>, word: u64) {
-    let mut told: Vec<(&Peer, u64)> = peers.map(|peer| (peer, 0)).collect();
-    // A word may have to wait for operations in flight to the same peer; these waits run in parallel.
-    for (peer, _) in &told {
-        let _ = peer.endpoint().intact();
+/// An abort word of a peer that is being written.
+struct Notice<'p> {
+    peer: &'p Peer,
+    ticket: Ticket,
+    /// Belongs to the operation, and is freed once that is over.
+    old: *mut u64,
+}
+
+impl<'p> Notice<'p> {
+    /// Writes it, unless it has a value: the first cause stays, since later ones are mostly consequences. `None` if
+    /// nothing is under way any more.
+    fn post(peer: &'p Peer, word: u64) -> Option<Self> {
+        let old = Box::into_raw(Box::new(0));
+        // SAFETY: `old` is ours alone, and is freed by `drop` only when the operation is over.
+        let posted = unsafe { peer.abort.begin_compare_swap(0, word, old) };
+        let ticket = posted.unwrap_or(Ticket::DONE);
+        let notice = Self { peer, ticket, old };
+        peer.abort.send(ticket);
+        (!notice.is_over()).then_some(notice)
     }
-    let mut posted = Vec::with_capacity(told.len());
-    for (peer, old) in &mut told {
-        // SAFETY: `told` keeps the word until every operation is waited for below.
-        match unsafe { peer.abort.begin_compare_swap(0, word, old) } {
-            Ok(Ticket::DONE) | Err(_) => {}
-            Ok(ticket) => {
-                peer.abort.send(ticket);
-                posted.push((*peer, ticket));
-            }
+
+    /// Whether the word has arrived, or never will.
+    fn is_over(&self) -> bool {
+        let completed = self.peer.endpoint().completed(self.ticket);
+        self.ticket == Ticket::DONE || !matches!(completed, Ok(false))
+    }
+}
+
+impl Drop for Notice<'_> {
+    fn drop(&mut self) {
+        if self.is_over() {
+            // SAFETY: from a box in `post`, and the device no longer uses it.
+            drop(unsafe { Box::from_raw(self.old) });
         }
-    }
-    for (peer, ticket) in posted {
-        let _ = peer.abort.complete(ticket);
     }
 }
 

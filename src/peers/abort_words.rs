@@ -1,6 +1,7 @@
 //! Whether the job ends, for ranks that wait for nothing: two loads.
 
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rdma_sys_shim::BootstrapSegment;
@@ -49,6 +50,12 @@ impl AbortWords {
     #[inline]
     pub(crate) fn is_set(&self) -> bool {
         self.abort().load(Ordering::Relaxed) | self.notice().load(Ordering::Relaxed) != 0
+    }
+
+    /// As [`Self::is_set`], for a device, which lives at least as long as these words; false once they are dropped.
+    pub(super) fn watched(self: &Arc<Self>) -> Arc<dyn Fn() -> bool + Send + Sync> {
+        let words = Arc::downgrade(self);
+        Arc::new(move || words.upgrade().is_some_and(|words| words.is_set()))
     }
 
     /// This rank's abort word.

@@ -29,7 +29,7 @@ pub(crate) struct Context {
     pub(crate) fabric: Arc<Fabric>,
     /// If `fabric` does not map memory: the fabric between the ranks of this host, once it is needed.
     host: Mutex<Option<Arc<Fabric>>>,
-    pub(crate) abort_words: AbortWords,
+    pub(crate) abort_words: Arc<AbortWords>,
     /// The rank to check next, if a wait depends on any of many.
     pub(crate) next_looked_at: AtomicU32,
     /// The time when this rank last checked one for which it does not wait, in milliseconds.
@@ -66,8 +66,10 @@ impl Context {
     /// `segment`: the launcher's.
     fn new(this_rank: ThisRank, fabric: Fabric, segment: Option<BootstrapSegment>) -> Self {
         let header = fabric.control.reserved(0, WORLD);
+        let abort_words = Arc::new(AbortWords::new(header, segment));
+        fabric.device.cancel_when(abort_words.watched());
         Self {
-            abort_words: AbortWords::new(header, segment),
+            abort_words,
             fabric: Arc::new(fabric),
             host: Mutex::default(),
             next_looked_at: AtomicU32::new(this_rank.rank + 1),
@@ -114,6 +116,7 @@ impl Context {
             return Ok(known.clone());
         }
         let device = start::open("auto", start::Whereabouts::default())?;
+        device.cancel_when(self.abort_words.watched());
         let made = Arc::new(Fabric::new(
             device,
             WORLD,

@@ -140,6 +140,10 @@ impl Device for WithAgentAtomics {
         self.data.accompany(mapping)
     }
 
+    fn cancel_when(&self, is_aborted: Arc<dyn Fn() -> bool + Send + Sync>) {
+        self.atomics.cancel_when(is_aborted);
+    }
+
     /// If either device tells peers that this process leaves, they assume that nothing is under way over the other one.
     fn close(&self) {
         let endpoints: Vec<_> = self.endpoints().iter().filter_map(Weak::upgrade).collect();

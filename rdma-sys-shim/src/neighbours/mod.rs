@@ -132,6 +132,10 @@ impl Device for WithNeighbours {
         unsafe { self.device.register(base, len, access) }
     }
 
+    fn cancel_when(&self, is_aborted: Arc<dyn Fn() -> bool + Send + Sync>) {
+        self.device.cancel_when(is_aborted);
+    }
+
     fn close(&self) {
         self.device.close();
         // The device has delivered all stores.

@@ -86,7 +86,7 @@ impl Victim {
     /// Whether the agent does it.
     fn agent_obeys(&self, operation: Operation, at: RemoteAddress, len: usize) -> bool {
         let slot = self.fill(operation, at, len);
-        let answer = slots::exchange(&self.segment, slot, || true).unwrap();
+        let answer = slots::exchange(&self.segment, slot, || Ok(())).unwrap();
         slots::give_back(self.segment.slot(slot));
         answer.is_some()
     }
@@ -97,7 +97,7 @@ impl Victim {
         slots::offer(self.segment.slot(slot), milliseconds());
         let assist = Assist::of_one(self.device.own.segment.clone());
         assert!(assist.serve());
-        let answer = slots::collect(&self.segment, slot, || true, || true).unwrap();
+        let answer = slots::collect(&self.segment, slot, || true, || Ok(())).unwrap();
         slots::give_back(self.segment.slot(slot));
         matches!(answer, Offered::Answered(Some(_)))
     }
@@ -231,7 +231,7 @@ fn nothing_is_done_to_memory_that_was_withdrawn() {
                     looks += 1;
                     looks < 10_000
                 };
-                slots::collect(&victim.segment, slot, is_patient, || true).unwrap();
+                slots::collect(&victim.segment, slot, is_patient, || Ok(())).unwrap();
             }
         });
         let _ends = Ends(&over);
@@ -334,7 +334,7 @@ fn a_state_that_cannot_be_ends_the_wait() {
         let slot = victim.fill(Operation::Read, region.remote().at(0), 8);
         let overwritten = || {
             slots::forge(&victim.segment, slot, state);
-            true
+            Ok(())
         };
         // As a server that never comes to an end.
         slots::forge(&victim.segment, slot, 3);
@@ -407,7 +407,7 @@ fn garbage_in_slots_and_tables_harms_nobody() {
                         continue;
                     }
                     request.sign(segment, slot);
-                    let answer = slots::exchange(segment, slot, || true);
+                    let answer = slots::exchange(segment, slot, || Ok(()));
                     assert!(matches!(answer, Ok(Some(_))), "{answer:?}");
                     slots::give_back(segment.slot(slot));
                 }

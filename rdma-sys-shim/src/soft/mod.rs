@@ -42,6 +42,7 @@ use segment::Segment;
 use table::RegionTable;
 
 use crate::cross_memory;
+use crate::device::cancellation::{Cancellation, IsAborted};
 use crate::provider::{self, DeviceInfo, Provider, Surroundings};
 use crate::system::{HostIdentity, random};
 use crate::{
@@ -129,6 +130,7 @@ pub(crate) struct Own {
     options: Options,
     /// Whether we expect peers to reach memory that they cannot map without the agent.
     attach: AtomicBool,
+    cancellation: Cancellation,
 }
 
 impl Own {
@@ -161,6 +163,7 @@ impl SoftDevice {
                 segment,
                 options,
                 attach: AtomicBool::new(attach),
+                cancellation: Cancellation::default(),
             }),
             capabilities: capabilities(options.map, attach),
         })
@@ -205,7 +208,7 @@ impl SoftDevice {
         }
         own.address.must_share_host_with(address)?;
         let (segment, peer) = Segment::open(DEVICE, own.id, &address.segment)?;
-        let endpoint = SoftEndpoint::to_peer(peer, segment, own.options)?;
+        let endpoint = SoftEndpoint::to_peer(peer.until(&own.cancellation), segment, own.options)?;
         if !endpoint.attaches() {
             // A restriction on this process's access probably also applies to the peer's access.
             own.attach.store(false, Ordering::Relaxed);
@@ -253,6 +256,10 @@ impl Device for SoftDevice {
     unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<LocalRegion> {
         // SAFETY: the caller's promise.
         unsafe { owned::register(&self.own, base, len, access) }
+    }
+
+    fn cancel_when(&self, is_aborted: IsAborted) {
+        self.own.cancellation.when(is_aborted);
     }
 
     /// Every operation is complete when its call returns.

@@ -20,6 +20,7 @@ use super::memory_file::{self, FileId};
 use super::process::{self, ProcessId};
 use super::slots::Unanswered;
 use crate::cross_memory::{self, Stopped};
+use crate::device::cancellation::Cancellation;
 use crate::primitive::milliseconds;
 use crate::{Direction, Error, RemoteAddress, Result};
 
@@ -68,6 +69,7 @@ pub(crate) struct PeerProcess {
     /// The thread or process number that last led to the peer's memory. The upper half is the tick of [`milliseconds`]
     /// at that time; 0: never.
     known: AtomicU64,
+    cancellation: Cancellation,
 }
 
 impl PeerProcess {
@@ -84,6 +86,15 @@ impl PeerProcess {
             nonce,
             segment,
             known: AtomicU64::new(0),
+            cancellation: Cancellation::default(),
+        }
+    }
+
+    /// The same process; waits for its threads end when `cancellation` says so.
+    pub(crate) fn until(self, cancellation: &Cancellation) -> Self {
+        Self {
+            cancellation: cancellation.clone(),
+            ..self
         }
     }
 
@@ -122,9 +133,9 @@ impl PeerProcess {
         }
     }
 
-    /// For a wait for an action of the process: tells whether the process runs. A long wait is logged, at growing
-    /// intervals.
-    pub(crate) fn awaited(&self) -> impl FnMut() -> bool {
+    /// For a wait for an action of a thread of the process: fails if the process does not run, or the job was aborted.
+    /// A long wait is logged, at growing intervals.
+    pub(crate) fn awaited(&self) -> impl FnMut() -> std::result::Result<(), Unanswered> {
         const FIRST: Duration = Duration::from_secs(10);
         let (mut begun, mut next) = (None, FIRST);
         move || {
@@ -133,7 +144,11 @@ impl PeerProcess {
                 tracing::warn!("has waited {seconds} s for an answer of process {pid}");
                 next *= 2;
             }
-            self.runs()
+            match self.runs() {
+                false => Err(Unanswered::Gone),
+                true if self.cancellation.is_due() => Err(Unanswered::Cancelled),
+                true => Ok(()),
+            }
         }
     }
 
@@ -146,6 +161,7 @@ impl PeerProcess {
                 reason: "a request to it was overwritten in shared memory".to_owned(),
             },
             Unanswered::Gone | Unanswered::NoAgent => self.gone(),
+            Unanswered::Cancelled => Error::Cancelled { pid: self.id.pid },
         }
     }
 

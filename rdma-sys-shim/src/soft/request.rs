@@ -256,7 +256,7 @@ pub(super) fn claim_now(segment: &Segment, own: ProcessId, nth: usize) -> Option
 
 fn claim(segment: &Segment, peer: &PeerProcess) -> Result<usize> {
     let mut round = 0u32;
-    let mut runs = peer.awaited();
+    let mut may_wait = peer.awaited();
     loop {
         if let Some(index) = claim_now(segment, peer.own(), 0) {
             return Ok(index);
@@ -268,9 +268,7 @@ fn claim(segment: &Segment, peer: &PeerProcess) -> Result<usize> {
         }
         std::thread::sleep(Duration::from_millis(1));
         if round.is_multiple_of(100) {
-            if !runs() {
-                return Err(peer.gone());
-            }
+            may_wait().map_err(|why| peer.unanswered(&why))?;
             free_those_of_the_dead(segment, peer.own());
         }
     }

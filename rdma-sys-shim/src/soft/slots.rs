@@ -110,6 +110,8 @@ pub(crate) enum Unanswered {
     Gone,
     /// The slot has an invalid state.
     Garbled,
+    /// The job was aborted. A thread of the peer may be carrying the request out; then the slot stays taken.
+    Cancelled,
 }
 
 /// Takes a free slot for `owner`, trying `first` first.
@@ -157,14 +159,14 @@ pub(crate) fn free_if_dead(slot: &Slot, cleaner: u64, is_dead: impl FnOnce(u64) 
 pub(crate) fn exchange(
     slots: &impl Slots,
     index: usize,
-    peer_lives: impl FnMut() -> bool,
+    may_wait: impl FnMut() -> Result<(), Unanswered>,
 ) -> Result<Option<u64>, Unanswered> {
     let slot = slots.slot(index);
     slot.offered.store(0, Ordering::Relaxed);
     slot.state.store(READY, Ordering::Release);
     slots.bell().ready.fetch_or(1 << index, Ordering::AcqRel);
     ring(slots.bell());
-    wait_done(slots, index, peer_lives)?;
+    wait_done(slots, index, may_wait)?;
     Ok(answer(slot))
 }
 
@@ -208,7 +210,7 @@ pub(crate) fn collect(
     slots: &impl Slots,
     index: usize,
     mut is_patient: impl FnMut() -> bool,
-    peer_lives: impl FnMut() -> bool,
+    may_wait: impl FnMut() -> Result<(), Unanswered>,
 ) -> Result<Offered, Unanswered> {
     let slot = slots.slot(index);
     loop {
@@ -222,7 +224,7 @@ pub(crate) fn collect(
             READY => spin_loop(),
             _ => {
                 // A thread is serving it.
-                wait_done(slots, index, peer_lives)?;
+                wait_done(slots, index, may_wait)?;
                 return Ok(Offered::Answered(answer(slot)));
             }
         }
@@ -232,7 +234,7 @@ pub(crate) fn collect(
 fn wait_done(
     slots: &impl Slots,
     index: usize,
-    mut peer_lives: impl FnMut() -> bool,
+    mut may_wait: impl FnMut() -> Result<(), Unanswered>,
 ) -> Result<(), Unanswered> {
     let (bell, slot) = (slots.bell(), slots.slot(index));
     let done = || is_answered(slot.state.load(Ordering::Acquire));
@@ -248,10 +250,7 @@ fn wait_done(
     }
     loop {
         // An agent that leaves first clears `running`, and then checks every slot once more.
-        let retracted = bell.running.load(Ordering::Acquire) == 0 && slot.moves(READY, IDLE);
-        if retracted {
-            bell.ready.fetch_and(!(1 << index), Ordering::AcqRel);
-            give_back(slot);
+        if bell.running.load(Ordering::Acquire) == 0 && is_retracted(slots, index) {
             return Err(Unanswered::NoAgent);
         }
         slot.sleeping.store(1, Ordering::Relaxed);
@@ -266,10 +265,24 @@ fn wait_done(
         if done() {
             return Ok(());
         }
-        if !peer_lives() {
-            return Err(Unanswered::Gone);
+        if let Err(why) = may_wait() {
+            if why == Unanswered::Cancelled {
+                is_retracted(slots, index);
+            }
+            return Err(why);
         }
     }
+}
+
+/// Takes a request back and gives its slot back, unless a thread has begun to serve it.
+fn is_retracted(slots: &impl Slots, index: usize) -> bool {
+    let slot = slots.slot(index);
+    let is_ours = slot.moves(READY, IDLE);
+    if is_ours {
+        (slots.bell().ready).fetch_and(!(1 << index), Ordering::AcqRel);
+        give_back(slot);
+    }
+    is_ours
 }
 
 /// Wakes the agent, if it sleeps.

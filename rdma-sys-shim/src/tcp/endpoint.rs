@@ -12,8 +12,10 @@ use super::origin::{Destination, Origin, Peer, Source};
 use super::regions::Keys;
 use crate::channel::Stream;
 use crate::device::batch::{BatchError, LocalPiece, TransferBatch, post_each};
+use crate::device::cancellation::Cancellation;
 use crate::{
-    Direction, Endpoint, Fetch, Number, RemoteAddress, Result, Sums, Ticket, Update, Via, Width,
+    Direction, Endpoint, Error, Fetch, Number, RemoteAddress, Result, Sums, Ticket, Update, Via,
+    Width,
 };
 
 pub(super) struct TcpEndpoint {
@@ -24,12 +26,13 @@ pub(super) struct TcpEndpoint {
     stream: Arc<Stream>,
     /// The device that makes the keys of the peer's regions.
     keys: Keys,
+    cancellation: Cancellation,
     /// The number of this process: a forked child sends nothing.
     pid: u32,
 }
 
 impl TcpEndpoint {
-    pub(super) fn new(peer: Peer, stream: Stream, keys: Keys) -> Self {
+    pub(super) fn new(peer: Peer, stream: Stream, keys: Keys, cancellation: Cancellation) -> Self {
         let peer = Arc::new(peer);
         let stream = Arc::new(stream);
         Self {
@@ -37,6 +40,7 @@ impl TcpEndpoint {
             stream,
             peer,
             keys,
+            cancellation,
             done: AtomicU64::new(0),
             pid: std::process::id(),
         }
@@ -73,11 +77,26 @@ impl TcpEndpoint {
                 let posted = unsafe { origin.post(request, sources, destinations, at_once) };
                 return posted.map(Ticket);
             }
+            if self.cancellation.is_due() {
+                return Err(self.cancelled());
+            }
             // Meanwhile, other threads may ask for the state of their operations.
             drop(origin);
             self.wait_for(PollFlags::IN | PollFlags::OUT);
             origin = self.origin();
         }
+    }
+
+    /// Sends and receives, and fails if the connection has failed.
+    fn is_sound(&self, origin: &mut Origin) -> Result<()> {
+        origin.progress();
+        origin.check_silence();
+        origin.check()
+    }
+
+    fn cancelled(&self) -> Error {
+        let pid = self.peer.pid;
+        Error::Cancelled { pid }
     }
 
     /// Makes progress, and returns whether `has_passed` is true.
@@ -319,8 +338,10 @@ impl Endpoint for TcpEndpoint {
 
     fn intact(&self) -> Result<()> {
         let mut origin = self.origin();
-        origin.progress();
-        origin.check_silence();
+        self.is_sound(&mut origin)?;
+        if origin.done() != origin.posted() && self.cancellation.is_due() {
+            origin.fail(self.cancelled());
+        }
         origin.check()
     }
 
@@ -338,7 +359,7 @@ impl Endpoint for TcpEndpoint {
 
     fn liveness(&self) -> Result<()> {
         // Only whether it has failed matters, and `status` tells that.
-        let _ = self.intact();
+        let _ = self.is_sound(&mut self.origin());
         (self.peer.status).liveness(self.peer.pid, &self.peer.host)
     }
 }

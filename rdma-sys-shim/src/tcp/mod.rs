@@ -22,6 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::channel::{self, ChannelAgent, Interface, KnownPeers, Opened, Record, SILENCE};
+use crate::device::cancellation::{Cancellation, IsAborted};
 /// The name that `--device` takes.
 use crate::error::TCP as DEVICE;
 use crate::fork::OfProcess;
@@ -112,6 +113,7 @@ pub(crate) struct TcpDevice {
     keys: Keys,
     peers: Arc<KnownPeers>,
     endpoints: Mutex<HashMap<u64, Arc<TcpEndpoint>>>,
+    cancellation: Cancellation,
     agent: OfProcess<ChannelAgent<Serving>>,
 }
 
@@ -156,6 +158,7 @@ impl TcpDevice {
             keys,
             peers,
             endpoints: Mutex::default(),
+            cancellation: Cancellation::default(),
         })
     }
 
@@ -225,7 +228,12 @@ impl Device for TcpDevice {
             host: peer.host.into(),
             status,
         };
-        let endpoint = Arc::new(TcpEndpoint::new(peer, stream, self.keys));
+        let endpoint = Arc::new(TcpEndpoint::new(
+            peer,
+            stream,
+            self.keys,
+            self.cancellation.clone(),
+        ));
         Ok(self.endpoints().entry(instance).or_insert(endpoint).clone())
     }
 
@@ -236,6 +244,10 @@ impl Device for TcpDevice {
     unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<LocalRegion> {
         // SAFETY: the caller's promise.
         unsafe { self.regions.register(base, len, access) }
+    }
+
+    fn cancel_when(&self, is_aborted: IsAborted) {
+        self.cancellation.when(is_aborted);
     }
 
     fn close(&self) {

@@ -520,7 +520,7 @@ impl Origin {
     }
 
     /// Ends the use of callers' memory by all operations. The first failure is kept.
-    fn fail(&mut self, error: Error) {
+    pub(super) fn fail(&mut self, error: Error) {
         if self.failure.is_some() {
             return;
         }

@@ -31,7 +31,7 @@ pub(crate) fn play(role: &str) {
         "fatal" => fatal::play(),
         "first_thread" => first_thread::play(),
         "memory" => memory::play(),
-        "stop" => stop::play(),
+        "stop" => stop::play(rest),
         "unawaited" => unawaited::play(rest),
         _ => panic!("no role {role:?}"),
     }

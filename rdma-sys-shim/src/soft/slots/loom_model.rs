@@ -100,7 +100,7 @@ impl Queue {
     fn offer(&self, number: u64) -> bool {
         let index = self.claim(number);
         offer(self.slot(index), milliseconds());
-        let offered = collect(self, index, || false, || true).expect("nobody is gone");
+        let offered = collect(self, index, || false, || Ok(())).expect("nobody is gone");
         match offered {
             Offered::Answered(answer) => {
                 self.take(index, number, answer);
@@ -127,7 +127,7 @@ impl Queue {
     /// An origin asks for twice its number, once. False: there was no agent.
     fn ask(&self, number: u64) -> bool {
         let index = self.claim(number);
-        match exchange(self, index, || true) {
+        match exchange(self, index, || Ok(())) {
             Ok(answer) => {
                 self.take(index, number, answer);
                 true
@@ -285,7 +285,7 @@ fn cleaners_free_what_is_the_dead_ones_and_nothing_else() {
             .collect();
         if let Some(index) = claim(&*queue, 1, 0, 1) {
             offer(queue.slot(index), milliseconds());
-            let offered = collect(&*queue, index, || false, || true);
+            let offered = collect(&*queue, index, || false, || Ok(()));
             assert_eq!(
                 offered,
                 Ok(Offered::TakenBack),
