@@ -110,7 +110,7 @@ impl RegionTable {
         let published = self.segment.published_entry(index as usize);
         // Peers can write to the published entry, so the owner's entry counts the generations.
         let before = own.unwrap_or(published).generation.load(Ordering::Relaxed);
-        let generation = before.wrapping_add(1);
+        let generation = following(before);
         for entry in own.into_iter().chain([published]) {
             write(entry);
             entry.generation.store(generation, Ordering::Release);
@@ -199,6 +199,12 @@ pub(crate) fn allows(
     Ok(())
 }
 
+/// The generation after this one: odd after even. It wraps after 2^31 registrations at one entry, and skips 0, which an
+/// entry has that was never used. A key is valid again then, but only an origin that has kept it for so long can tell.
+fn following(generation: u32) -> u32 {
+    generation.checked_add(1).unwrap_or(2)
+}
+
 fn in_table(index: u32) -> Option<usize> {
     (1..REGIONS)
         .contains(&(index as usize))
@@ -223,6 +229,28 @@ mod tests {
     fn table() -> (Arc<Segment>, RegionTable) {
         let segment = Arc::new(Segment::create(std::process::id(), 1).unwrap());
         (segment.clone(), RegionTable::new(segment))
+    }
+
+    #[test]
+    fn an_entry_whose_generation_wraps_does_not_look_unused() {
+        let (segment, table) = table();
+        let first = table.insert(4096, 100, Access::ALL, None).unwrap();
+        let second = table.insert(8192, 200, Access::ALL, None).unwrap();
+        let index = first.rkey as u32 as usize;
+        for entry in segment
+            .own_entry(index)
+            .into_iter()
+            .chain([segment.published_entry(index)])
+        {
+            entry.generation.store(u32::MAX, Ordering::Relaxed);
+        }
+        let last = u64::from(u32::MAX) << 32 | first.rkey & 0xffff_ffff;
+        assert!(look_up(&segment, last).is_some());
+        table.remove(last);
+        assert!(look_up(&segment, last).is_none());
+        assert_eq!(find(&segment, 8192, 200), Some(second.rkey));
+        let again = table.insert(4096, 100, Access::ALL, None).unwrap();
+        assert_eq!(find(&segment, 4096, 100), Some(again.rkey));
     }
 
     #[test]
