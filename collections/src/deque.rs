@@ -9,17 +9,16 @@
 //! in between.
 
 use std::any::type_name;
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
-use std::time::Duration;
 
+use transom::lower::wait_on;
 use transom::{Communicator, Element, Session, Window};
 
 use crate::agreement;
 use crate::error::{Error, Result};
-use crate::waiting::Waiting;
 use crate::words;
 
 /// The words before a part's ring: the lock (the holder's rank plus 1), the numbers of the oldest task and of the next
@@ -33,12 +32,6 @@ const HEADER: usize = 5;
 
 /// The most tasks that are stolen at a time.
 const MOST: u64 = 256;
-
-/// How many failed attempts to lock there are between two checks of the holder.
-const LOOKS: u32 = 64;
-
-/// The longest pause of a rank without a task before it looks for one again.
-const IDLE: Duration = Duration::from_millis(1);
 
 /// Tasks of all ranks. Each rank pushes tasks to its own part, and takes tasks of others when its part is empty. Values
 /// of `T` are [`Element`]s: `Copy`, and without padding.
@@ -181,26 +174,20 @@ impl<T: Element> Deque<T> {
         reason = "an iterator could not return its errors"
     )]
     pub fn next(&self) -> Result<Option<Task<'_, T>>> {
-        let mut wait = Duration::from_micros(1);
-        let mut waiting = Waiting::default();
-        loop {
-            if let Some(task) = self.try_next()? {
-                return Ok(Some(task));
+        let mut next = Ok(None);
+        let place = "(ranks, this one perhaps, hold the tasks that are left)";
+        let done = || {
+            next = self.try_next();
+            if let Ok(None) = next {
+                match self.is_finished() {
+                    Ok(is_finished) => return Ok(is_finished),
+                    Err(error) => next = Err(error),
+                }
             }
-            if self.is_finished()? {
-                return Ok(None);
-            }
-            if wait < Duration::from_micros(16) {
-                thread::yield_now();
-            } else {
-                let me = self.session.rank();
-                waiting.look(|| {
-                    format!("rank {me} waits in Deque::next: ranks, this one perhaps, hold all tasks that are left")
-                });
-                thread::sleep(wait);
-            }
-            wait = (wait * 2).min(IDLE);
-        }
+            Ok(true)
+        };
+        wait_on(self.session.comm(), "Deque::next", place, || None, done)?;
+        next
     }
 
     /// One-sided. As [`Deque::next`], but without waiting: `None` if no task is available now.
@@ -275,7 +262,7 @@ impl<T: Element> Deque<T> {
         }
         let me = self.session.rank();
         let _own = self.lock(me)?;
-        let Some(_lock) = self.try_lock(victim)? else {
+        let Ok(_lock) = self.try_lock(victim)? else {
             return Ok(None);
         };
         let (own_head, own_tail) = self.ends(me)?;
@@ -345,31 +332,27 @@ impl<T: Element> Deque<T> {
     }
 
     fn lock(&self, rank: u32) -> Result<Locked<'_>> {
-        let (mut looks, mut waiting) = (0, Waiting::default());
-        loop {
-            if let Some(lock) = self.try_lock(rank)? {
-                return Ok(lock);
+        let (mut lock, holder) = (None, Cell::new(None));
+        let place = format!("at the tasks of rank {rank}");
+        let done = || {
+            match self.try_lock(rank)? {
+                Ok(locked) => lock = Some(locked),
+                Err(other) => holder.set(Some(other)),
             }
-            looks += 1;
-            if looks % LOOKS == 0
-                && let Some(holder) = self.session.load(rank, LOCK)?.checked_sub(1)
-            {
-                // This fails if the holder has been found dead.
-                self.session.load(holder as u32, LOCK)?;
-                let me = self.session.rank();
-                waiting.look(|| {
-                    format!("rank {me} waits for the tasks of rank {rank}, which rank {holder} is moving")
-                });
-            }
-            thread::yield_now();
-        }
+            Ok(lock.is_some())
+        };
+        wait_on(self.session.comm(), "Deque", &place, || holder.get(), done)?;
+        Ok(lock.expect("the wait ends with it"))
     }
 
-    fn try_lock(&self, rank: u32) -> Result<Option<Locked<'_>>> {
+    /// Takes the lock of a part, unless a rank has it.
+    fn try_lock(&self, rank: u32) -> transom::Result<std::result::Result<Locked<'_>, u32>> {
         let session = &self.session;
         let mine = u64::from(session.rank()) + 1;
-        let old = session.compare_swap(rank, LOCK, 0, mine)?;
-        Ok((old == 0).then(|| Locked { session, rank }))
+        match session.compare_swap(rank, LOCK, 0, mine)?.checked_sub(1) {
+            None => Ok(Ok(Locked { session, rank })),
+            Some(holder) => Ok(Err(holder as u32)),
+        }
     }
 }
 

@@ -49,6 +49,13 @@ pub enum Error {
         operation: &'static str,
         what: String,
     },
+    /// The function that the call `within` runs has used the same map. The thread would wait for itself. Nothing was
+    /// accessed.
+    #[error("{operation}: the function of {within} uses the map that it was called for")]
+    Reentered {
+        operation: &'static str,
+        within: &'static str,
+    },
     /// Another rank failed, and so the call failed on every rank.
     #[error("{operation}: rank {rank} failed: {message}")]
     RankFailed {
@@ -90,6 +97,7 @@ impl Error {
             Self::IndexOutOfRange { .. } => ErrorClass::RmaRange,
             Self::LengthsDiffer { .. } => ErrorClass::Count,
             Self::RanksDiffer { .. } | Self::BadArgument { .. } => ErrorClass::Arg,
+            Self::Reentered { .. } => ErrorClass::RmaSync,
             Self::Full { .. } => ErrorClass::Size,
             Self::NoMemory { .. } => ErrorClass::NoMem,
             Self::RankFailed { .. } | Self::File { .. } => ErrorClass::Other,

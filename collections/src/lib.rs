@@ -21,7 +21,6 @@ mod error;
 mod file;
 mod map;
 mod tiles;
-mod waiting;
 mod words;
 
 pub use arena::{Arena, GlobalPtr};

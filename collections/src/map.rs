@@ -9,16 +9,16 @@
 //! If both are the same and the slot is full, no rank wrote in between.
 
 use std::any::type_name;
+use std::cell::{Cell, RefCell};
 use std::hash::{DefaultHasher, Hasher};
 use std::marker::PhantomData;
 use std::sync::atomic::{Ordering, fence};
-use std::thread;
 
+use transom::lower::wait_on;
 use transom::{Communicator, Element, Op, Session, Window};
 
 use crate::agreement;
 use crate::error::{Error, Result};
-use crate::waiting::Waiting;
 use crate::words;
 
 /// In each part: how many slots are taken, and how many of them have a value.
@@ -28,9 +28,6 @@ const HEADER: usize = 2;
 
 /// Slots for each key of the capacity, so that searches are short.
 const SLOTS_PER_KEY: usize = 2;
-
-/// How often a slot is found busy before the search checks the rank that changes it.
-const LOOKS: u32 = 64;
 
 /// Keys with values, distributed over all ranks by hash. Every rank looks up, inserts and removes without the other
 /// ranks' help, and so does every thread in jobs with [`ThreadLevel::Multiple`](transom::ThreadLevel).
@@ -67,6 +64,11 @@ pub struct DistMap<K: Element, V: Element> {
     /// The room for keys in each part.
     capacity: usize,
     marker: PhantomData<(K, V)>,
+}
+
+thread_local! {
+    /// The maps for which this thread runs functions, and the calls that these were passed to.
+    static RUNNING: RefCell<Vec<(usize, &'static str)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The kind of a slot.
@@ -112,10 +114,15 @@ impl State {
         Self(version | u64::from(rank) << Self::RANK_AT | 1)
     }
 
-    /// The state after a change.
+    /// The state after a change. The version is 1 again after 2^38 changes, and never 0, which a slot without a key has.
+    /// A reader takes two states for one only if all these changes come between its two loads.
     fn next(self, kind: Kind) -> Self {
-        let version = (self.0 >> Self::VERSION_AT).wrapping_add(1) << Self::VERSION_AT;
-        Self(version | if kind == Kind::Full { 2 } else { 3 })
+        const LAST: u64 = u64::MAX >> State::VERSION_AT;
+        let version = match self.0 >> Self::VERSION_AT {
+            LAST => 1,
+            version => version + 1,
+        };
+        Self(version << Self::VERSION_AT | if kind == Kind::Full { 2 } else { 3 })
     }
 }
 
@@ -205,12 +212,19 @@ impl<K: Element, V: Element> DistMap<K, V> {
     }
 
     /// The slot that has the key, or the empty one that it would get. A value belongs to the returned state.
-    fn find(&self, rank: u32, first: usize, key: &[u64]) -> Result<Option<Found>> {
+    fn find(
+        &self,
+        operation: &'static str,
+        rank: u32,
+        first: usize,
+        key: &[u64],
+    ) -> Result<Option<Found>> {
+        self.may_use(operation)?;
         let mut words = vec![0; Self::ENTRY];
         for at in self.slots_from(first) {
             let mut state = State(self.session.load(rank, at)?);
             if !state.has_key() {
-                state = self.wait_at(rank, at)?;
+                state = self.wait_at(operation, rank, at)?;
             }
             if state.kind() == Kind::Empty {
                 return Ok(Some(Found { at, state, words }));
@@ -220,7 +234,7 @@ impl<K: Element, V: Element> DistMap<K, V> {
                 continue;
             }
             if state.kind() == Kind::Busy {
-                state = self.wait_at(rank, at)?;
+                state = self.wait_at(operation, rank, at)?;
                 self.session.get_blocking(rank, at + 1, &mut words)?;
             }
             return Ok(Some(Found { at, state, words }));
@@ -229,24 +243,46 @@ impl<K: Element, V: Element> DistMap<K, V> {
     }
 
     /// Waits until no rank is changing a slot, and returns its state.
-    fn wait_at(&self, rank: u32, at: usize) -> Result<State> {
-        let (mut looks, mut waiting) = (0, Waiting::default());
-        loop {
-            let state = State(self.session.load(rank, at)?);
-            if state.kind() != Kind::Busy {
-                return Ok(state);
-            }
-            looks += 1;
-            if looks % LOOKS == 0 {
-                // This fails if the rank that changes the slot has been found dead.
-                self.session.load(state.rank(), TAKEN)?;
-                let (me, holder) = (self.session.rank(), state.rank());
-                waiting.look(|| {
-                    format!("rank {me} waits at a key of a DistMap that rank {holder} is changing")
-                });
-            }
-            thread::yield_now();
+    fn wait_at(&self, operation: &'static str, rank: u32, at: usize) -> Result<State> {
+        let state = Cell::new(State(0));
+        let holder = || (state.get().kind() == Kind::Busy).then(|| state.get().rank());
+        let done = || {
+            state.set(State(self.session.load(rank, at)?));
+            Ok(state.get().kind() != Kind::Busy)
+        };
+        let place = "at a key that is being changed";
+        wait_on(self.session.comm(), operation, place, holder, done)?;
+        Ok(state.get())
+    }
+
+    /// Fails within a function that this thread runs for a call of the map.
+    fn may_use(&self, operation: &'static str) -> Result<()> {
+        let within = RUNNING.with_borrow(|running| {
+            let same = running.iter().find(|(map, _)| *map == self.identity());
+            same.map(|&(_, within)| within)
+        });
+        match within {
+            None => Ok(()),
+            Some(within) => Err(Error::Reentered { operation, within }),
         }
+    }
+
+    /// Runs the function that a call was given.
+    fn running<R>(&self, operation: &'static str, with: impl FnOnce() -> R) -> R {
+        /// Ends what `running` has begun, also if the function panics.
+        struct End;
+        impl Drop for End {
+            fn drop(&mut self) {
+                RUNNING.with_borrow_mut(Vec::pop);
+            }
+        }
+        RUNNING.with_borrow_mut(|running| running.push((self.identity(), operation)));
+        let _end = End;
+        with()
+    }
+
+    fn identity(&self) -> usize {
+        (&raw const *self).addr()
     }
 
     /// One-sided. The key's value, if it has one.
@@ -254,11 +290,15 @@ impl<K: Element, V: Element> DistMap<K, V> {
     /// # Errors
     /// The rank that has the key's part, or one that is changing the key, died; a device failed.
     pub fn get(&self, key: &K) -> Result<Option<V>> {
+        self.get_for("DistMap::get", key)
+    }
+
+    fn get_for(&self, operation: &'static str, key: &K) -> Result<Option<V>> {
         let (rank, first) = self.place(key);
         let mut wanted = vec![0; Self::KEY];
         words::write(key, &mut wanted);
         loop {
-            let Some(found) = self.find(rank, first, &wanted)? else {
+            let Some(found) = self.find(operation, rank, first, &wanted)? else {
                 return Ok(None);
             };
             if found.state.kind() != Kind::Full {
@@ -275,7 +315,7 @@ impl<K: Element, V: Element> DistMap<K, V> {
     /// # Errors
     /// As for [`DistMap::get`].
     pub fn contains_key(&self, key: &K) -> Result<bool> {
-        Ok(self.get(key)?.is_some())
+        Ok(self.get_for("DistMap::contains_key", key)?.is_some())
     }
 
     /// One-sided. Sets the key's value, and returns the previous one.
@@ -287,8 +327,8 @@ impl<K: Element, V: Element> DistMap<K, V> {
     }
 
     /// One-sided. Replaces the key's value by the result of `with`, and returns the previous value. `with` is called
-    /// once, while this rank holds the key. It must not use the map: other ranks may hold keys while they wait for this
-    /// one.
+    /// once, while this rank holds the key. It must not use the map, not even at other keys, which other ranks may hold
+    /// while they wait for this one: calls in it fail with [`Error::Reentered`].
     ///
     /// # Errors
     /// As for [`DistMap::insert`].
@@ -334,7 +374,7 @@ impl<K: Element, V: Element> DistMap<K, V> {
             capacity: self.capacity,
         };
         let (found, slot) = loop {
-            let found = match self.find(rank, first, &wanted)? {
+            let found = match self.find(operation, rank, first, &wanted)? {
                 Some(found) if inserts || found.state.kind() == Kind::Full => found,
                 None if inserts => return Err(full().into()),
                 _ => return Ok(None),
@@ -363,7 +403,7 @@ impl<K: Element, V: Element> DistMap<K, V> {
             Kind::Full => Some(words::read(&found.words[Self::KEY..])),
             _ => None,
         };
-        let new = with(value)?;
+        let new = self.running(operation, || with(value))?;
         // Count it before another rank can remove it, and until it is removed.
         if value.is_none() && new.is_some() {
             count(LIVE, 1)?;
@@ -381,6 +421,8 @@ impl<K: Element, V: Element> DistMap<K, V> {
     /// # Errors
     /// As for [`DistMap::get`].
     pub fn get_many(&self, keys: &[K]) -> Result<Vec<Option<V>>> {
+        const OPERATION: &str = "DistMap::get_many";
+        self.may_use(OPERATION)?;
         let mut values = vec![None; keys.len()];
         // The remaining searches.
         let mut searches: Vec<Search> = (keys.iter().enumerate())
@@ -429,7 +471,7 @@ impl<K: Element, V: Element> DistMap<K, V> {
                     return search.behind < slots;
                 }
                 if state.kind() == Kind::Busy {
-                    let waited = self.wait_at(search.rank, at(search));
+                    let waited = self.wait_at(OPERATION, search.rank, at(search));
                     failed = failed.take().or(waited.err());
                     return failed.is_none();
                 }
@@ -471,12 +513,14 @@ impl<K: Element, V: Element> DistMap<K, V> {
     /// # Errors
     /// A rank that is changing a key died.
     pub fn own_entries(&self) -> Result<Vec<(K, V)>> {
+        const OPERATION: &str = "DistMap::own_entries";
+        self.may_use(OPERATION)?;
         let rank = self.session.rank();
         let mut entries = Vec::new();
         let mut words = vec![0; Self::ENTRY];
         for at in self.slots_from(0) {
             loop {
-                let state = self.wait_at(rank, at)?;
+                let state = self.wait_at(OPERATION, rank, at)?;
                 if state.kind() != Kind::Full {
                     break;
                 }
@@ -570,4 +614,24 @@ impl Drop for Busy<'_> {
 fn give_room_back(session: &Session<'static, u64>, rank: u32) -> Result<()> {
     session.fetch_add(rank, TAKEN, u64::MAX)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_that_wraps_is_not_that_of_a_slot_without_a_key() {
+        let mut state = State(u64::MAX - (2 << State::VERSION_AT)).next(Kind::Full);
+        let mut seen = vec![];
+        for kind in [Kind::Removed, Kind::Full, Kind::Removed, Kind::Full] {
+            let busy = state.busy(0xff_ffff);
+            assert!(busy.has_key() && busy.rank() == 0xff_ffff && busy.kind() == Kind::Busy);
+            state = busy.next(kind);
+            assert!(state.has_key() && state.kind() == kind);
+            assert!(!seen.contains(&state), "each state is a new one");
+            seen.push(state);
+        }
+        assert_eq!(state.0 >> State::VERSION_AT, 3);
+    }
 }

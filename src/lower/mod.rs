@@ -10,8 +10,8 @@
 //!   [`Job::on_abort`](crate::Job::on_abort) passes on an abort, and [`Job::finish`](crate::Job::finish) ends the job
 //!   by a call.
 //! - **Waiting.** [`Job::on_wait`](crate::Job::on_wait) makes every long wait call a hook, in which a host makes
-//!   progress; [`Job::wait_until`](crate::Job::wait_until) waits for any condition in the same way, and finds dead
-//!   ranks as other calls do.
+//!   progress; [`Job::wait_until`](crate::Job::wait_until) and [`wait_on`] wait for any condition in the same way, and
+//!   find dead ranks as other calls do.
 //! - **Operations between [`Row`]s**, which need no datatype: [`put_row`] and the functions like it.
 //! - **Epochs of another shape**: a barrier of the window's ranks ([`synchronise`]), operations that are
 //!   complete in an epoch of any kind ([`flush`], [`complete`], [`release`]), a look at the target
@@ -65,9 +65,11 @@
 
 pub mod at_once;
 mod memory;
+mod wait;
 mod window;
 
 pub use memory::Memory;
+pub use wait::wait_on;
 pub use window::{
     check_liveness, complete, flush, give_up, in_job, is_concurrent, is_in_job, other_unit,
     read_memory, release, synchronise, tolerate_locks,

@@ -20,6 +20,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         a_full_part_and_more_room: [3],
         wrong_maps: [2],
         a_panic_or_error_in_update_leaves_the_key: [2],
+        a_function_that_uses_its_map_gets_an_error: [2],
     ];
     all.push(Scenario::new("a_rank_dies_at_a_key", &[3], a_rank_dies).exits(9));
     all
@@ -256,6 +257,45 @@ fn wrong_maps(job: &Job) -> Result<()> {
     let error = DistMap::<u64, u64>::new(world, usize::MAX).err().unwrap();
     assert!(matches!(error, Error::Transom(_)), "{error}");
     DistMap::<u64, u64>::new(world, 1)?.free()
+}
+
+/// Each call fails that could wait for the key which the function holds, whatever key it is for.
+fn a_function_that_uses_its_map_gets_an_error(job: &Job) -> Result<()> {
+    let world = job.world();
+    let map = DistMap::<u64, u64>::new(world, 64)?;
+    let other = DistMap::<u64, u64>::new(world, 64)?;
+    let mine = 1 + u64::from(world.rank());
+    let fails = |call: &str, result: Result<()>| {
+        let error = result.expect_err(call);
+        assert!(matches!(error, Error::Reentered { .. }), "{error}");
+        let said =
+            format!("{call}: the function of DistMap::update uses the map that it was called for");
+        assert_eq!(error.to_string(), said);
+    };
+    let old = map.update(&mine, |value| {
+        for key in [mine, 100 + mine] {
+            fails("DistMap::get", map.get(&key).map(drop));
+            fails("DistMap::contains_key", map.contains_key(&key).map(drop));
+            fails("DistMap::insert", map.insert(&key, &7).map(drop));
+            fails("DistMap::update", map.update(&key, |_| 7).map(drop));
+            fails("DistMap::remove", map.remove(&key).map(drop));
+            fails("DistMap::get_many", map.get_many(&[key]).map(drop));
+        }
+        fails("DistMap::own_entries", map.own_entries().map(drop));
+        // Another map is another matter.
+        assert_eq!(other.insert(&mine, &3).unwrap(), None);
+        other.update(&mine, |value| value.unwrap_or(0) + 1).unwrap();
+        value.unwrap_or(0) + other.get(&mine).unwrap().unwrap_or(0)
+    })?;
+    assert_eq!((old, map.get(&mine)?), (None, Some(4)));
+    // A function that panics or fails ends, too.
+    let panics = AssertUnwindSafe(|| map.update(&mine, |_| panic!("in the function")));
+    assert!(catch_unwind(panics).is_err());
+    let failed = map.try_update(&mine, |value| Err::<u64, _>(Refusal::Found(value)));
+    assert!(matches!(failed, Err(Refusal::Found(Some(4)))), "{failed:?}");
+    assert_eq!(map.remove(&mine)?, Some(4));
+    map.free()?;
+    other.free()
 }
 
 /// Why an update was given up.

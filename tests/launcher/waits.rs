@@ -6,6 +6,7 @@ use std::thread;
 use libtest_mimic::Trial;
 use transom::raw::{Assert, Window};
 use transom::{Info, Job, LockKind};
+use transom_collections::{Deque, DistMap};
 use transom_testing::environment::slowness;
 use transom_testing::job::{self, LIMIT};
 
@@ -65,6 +66,33 @@ pub(crate) fn play(role: &str) {
         }
         "waits-barrier" if rank == 0 => world.barrier().unwrap(),
         "waits-allocate" if rank == 0 => drop(made()),
+        "waits-map" => {
+            let map = DistMap::<u64, u64>::new(world, 10).unwrap();
+            let hold = |_| {
+                world.barrier().unwrap();
+                loop {
+                    thread::park();
+                }
+            };
+            if rank == 1 {
+                map.update(&7, hold).unwrap();
+            }
+            world.barrier().unwrap();
+            map.get(&7).unwrap();
+        }
+        "waits-deque" => {
+            let tasks = Deque::<u64>::new(world, 10).unwrap();
+            if rank == 1 {
+                tasks.push(&7).unwrap();
+                let _kept = tasks.next().unwrap();
+                world.barrier().unwrap();
+                loop {
+                    thread::park();
+                }
+            }
+            world.barrier().unwrap();
+            tasks.next().unwrap();
+        }
         "waits-notify" if rank == 0 => first.wait_notify(0, 1).unwrap(),
         _ => loop {
             thread::park();
@@ -117,12 +145,17 @@ fn ranks_that_are_waited_for_are_named_with_the_call() {
         ("waits-free", "free of window 1"),
         ("waits-barrier", "barrier on a communicator of 2 ranks"),
         ("waits-allocate", "allocate on a communicator of 2 ranks"),
+        ("waits-map", "DistMap::get at a key that is being changed"),
     ] {
         let line = format!(" in {call} for rank 1, which tells of no long wait");
         see("soft", role, "0.2", &[&line]);
     }
     let line = " in wait_notify of window 1 for another rank";
     see("soft", "waits-notify", "0.2", &[line]);
+    let line =
+        " in Deque::next (ranks, this one perhaps, hold the tasks that are left) for another rank";
+    let log = see("soft", "waits-deque", "0.2", &[line]);
+    assert!(log.contains("rank 0 has waited 2"), "{log}");
 }
 
 fn devices_that_map_nothing_tell_of_waits_too() {
