@@ -57,23 +57,31 @@ fn place(fd: RawFd) -> Option<(&'static AtomicU64, u64)> {
     Some((OPEN.get(fd / 64)?, 1 << (fd % 64)))
 }
 
-/// Replaces the file of each such descriptor, so that dropping a copy of the owner closes the replacement.
+/// Replaces the file of each such descriptor, so that dropping a copy of the owner closes the replacement. Without a free
+/// descriptor, the first one is closed to open the replacement in its place.
 extern "C" fn in_child() {
     // SAFETY: only calls on descriptors. The replaced ones belong to owners here, and nothing in the child uses them.
     unsafe {
-        let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
-        if null < 0 {
-            return;
-        }
+        let open = || libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
+        let (mut null, mut is_in_place) = (open(), false);
         for (index, word) in OPEN.iter().enumerate() {
             let mut bits = word.load(Ordering::Relaxed);
             while bits != 0 {
                 let fd = (index * 64) as RawFd + bits.trailing_zeros() as RawFd;
-                libc::dup3(null, fd, libc::O_CLOEXEC);
                 bits &= bits - 1;
+                if null < 0 {
+                    libc::close(fd);
+                    null = open();
+                    is_in_place = null == fd;
+                }
+                if null >= 0 && null != fd {
+                    libc::dup3(null, fd, libc::O_CLOEXEC);
+                }
             }
         }
-        libc::close(null);
+        if null >= 0 && !is_in_place {
+            libc::close(null);
+        }
     }
 }
 
@@ -87,10 +95,37 @@ mod tests {
     #[test]
     fn a_forked_child_keeps_no_connection() {
         let _alone = crate::guard::alone();
+        ends_beside_a_child(false);
+        // In a process of its own: other tests need descriptors.
+        let full = std::process::Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "channel::socket::tests::a_full_process",
+                "--ignored",
+            ])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&full.stdout);
+        assert!(full.status.success() && said.contains("1 passed"), "{said}");
+    }
+
+    #[test]
+    #[ignore = "the test before it runs this in a process of its own"]
+    fn a_full_process() {
+        ends_beside_a_child(true);
+    }
+
+    /// Whether other open files leave no descriptor for the child: `is_full`.
+    fn ends_beside_a_child(is_full: bool) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let own = OwnDescriptor::new(stream);
         let (mut peer, _) = listener.accept().unwrap();
+        let second = OwnDescriptor::new(own.try_clone().unwrap());
+        let mut files = Vec::new();
+        while is_full && let Ok(file) = std::fs::File::open("/dev/null") {
+            files.push(file);
+        }
         // SAFETY: the child makes one call that waits, until it is killed.
         let child = unsafe { libc::fork() };
         if child == 0 {
@@ -99,7 +134,7 @@ mod tests {
                 unsafe { libc::pause() };
             }
         }
-        drop(own);
+        drop((own, second, files));
         let mut byte = [0];
         peer.set_read_timeout(Some(std::time::Duration::from_secs(10)))
             .unwrap();
