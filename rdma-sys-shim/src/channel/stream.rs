@@ -9,12 +9,19 @@ use rustix::net::sockopt;
 
 use crate::cross_memory::part;
 
-/// If a peer's host does not answer for this time, the host is gone, or the way to it is broken.
+/// No shorter outage of the network ends a connection. After this time without an answer, the next repetition is the
+/// last one: if it gets no answer either, the peer's host is gone, or the way to it is broken.
 pub(crate) const SILENCE: Duration = Duration::from_secs(5);
+/// How long the answer to that repetition may take.
+const ANSWER_TIME: Duration = Duration::from_secs(1);
+/// The longest time between two repetitions, in milliseconds, where the kernel can be told (Linux 6.15). Others repeat
+/// after 0.2 s, and wait twice as long each time.
+const LONGEST_REPETITION: libc::c_int = 1000;
+const TCP_RTO_MAX_MS: libc::c_int = 44;
 /// On a connection that awaits an answer, keepalive probes start after this time without input: once a second, `TRIES`
-/// times.
-const AWAITED: Duration = Duration::from_secs(2);
-const TRIES: u32 = 3;
+/// times. The kernel ends the connection a second after the last one, so that an outage has to last through all.
+const AWAITED: Duration = Duration::from_secs(1);
+const TRIES: u32 = 1 + SILENCE.as_secs() as u32;
 /// The possible error of the kernel's times, which are in ticks.
 const TICK: Duration = Duration::from_millis(20);
 /// As `AWAITED`, without an awaited answer: on the origin's side; later on the target's. Each probe is two packets, and
@@ -51,7 +58,23 @@ pub(crate) fn prepare(stream: &TcpStream, side: Side) -> io::Result<()> {
     sockopt::set_tcp_keepidle(stream, idle)?;
     sockopt::set_tcp_keepintvl(stream, Duration::from_secs(1))?;
     sockopt::set_tcp_keepcnt(stream, TRIES)?;
+    limit_repetitions(stream);
     Ok(())
+}
+
+/// Older kernels refuse this.
+fn limit_repetitions(stream: &TcpStream) {
+    let limit = LONGEST_REPETITION;
+    // SAFETY: the kernel reads an integer of this length.
+    unsafe {
+        libc::setsockopt(
+            stream.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            TCP_RTO_MAX_MS,
+            (&raw const limit).cast(),
+            size_of_val(&limit) as libc::socklen_t,
+        )
+    };
 }
 
 /// How long the peer's kernel has been silent, measured when the origin checks.
@@ -59,20 +82,23 @@ pub(crate) fn prepare(stream: &TcpStream, side: Side) -> io::Result<()> {
 pub(crate) struct Silence {
     /// The time of the first check that found data under way, with no acknowledgement since.
     since: Option<Instant>,
+    /// Once that was long ago: the repetitions at that time.
+    repeated: Option<u32>,
+    /// The time of the first check that found a further one.
+    last_repeated: Option<Instant>,
     /// Whether an answer was awaited at the last check.
     is_awaited: bool,
 }
 
 impl Silence {
-    /// Whether the kernel has left sent data unacknowledged for [`SILENCE`]. If nothing is under way while an answer is
-    /// awaited, makes keepalive probes start soon. `TCP_USER_TIMEOUT` does not fit: it also ends connections to a
+    /// Whether the kernel has left sent data unacknowledged for [`SILENCE`], and a repetition after that. If nothing is
+    /// under way while an answer is awaited, makes keepalive probes start soon. `TCP_USER_TIMEOUT` does not fit: it also ends connections to a
     /// process that receives nothing while it computes, though its kernel answers.
     pub(crate) fn lasts(&mut self, stream: &TcpStream, is_awaited: bool) -> bool {
         if self.is_awaited != is_awaited {
             self.awaits(stream, is_awaited);
         }
-        let (is_under_way, since_answer) = unanswered(stream);
-        self.has_lasted(is_under_way, since_answer, Instant::now())
+        self.has_lasted(unanswered(stream), Instant::now())
     }
 
     /// Ends the wait for an answer.
@@ -91,22 +117,40 @@ impl Silence {
     }
 
     /// For an idle connection, a long time since the last answer says nothing about data sent just now.
-    fn has_lasted(&mut self, is_under_way: bool, since_answer: Duration, now: Instant) -> bool {
+    fn has_lasted(&mut self, seen: Unanswered, now: Instant) -> bool {
         let since = self
             .since
-            .filter(|&since| now - since + TICK <= since_answer);
-        match since.filter(|_| is_under_way) {
-            Some(since) => now - since >= SILENCE,
-            None => {
-                self.since = is_under_way.then_some(now);
-                false
-            }
+            .filter(|&since| seen.is_under_way && now - since + TICK <= seen.since_answer);
+        let Some(since) = since else {
+            *self = Self {
+                since: seen.is_under_way.then_some(now),
+                is_awaited: self.is_awaited,
+                ..Self::default()
+            };
+            return false;
+        };
+        if now - since < SILENCE {
+            return false;
         }
+        let before = *self.repeated.get_or_insert(seen.repetitions);
+        if seen.repetitions == before {
+            return false;
+        }
+        now - *self.last_repeated.get_or_insert(now) >= ANSWER_TIME
     }
 }
 
-/// Whether data is unacknowledged, and the time since the last acknowledgement.
-fn unanswered(stream: &TcpStream) -> (bool, Duration) {
+/// What the kernel says of unacknowledged data.
+#[derive(Clone, Copy)]
+struct Unanswered {
+    is_under_way: bool,
+    /// The time since the last acknowledgement.
+    since_answer: Duration,
+    /// How often it has sent something again since then.
+    repetitions: u32,
+}
+
+fn unanswered(stream: &TcpStream) -> Unanswered {
     // SAFETY: zeroes are a valid record.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
     let mut len = size_of_val(&info) as libc::socklen_t;
@@ -120,10 +164,13 @@ fn unanswered(stream: &TcpStream) -> (bool, Duration) {
             &raw mut len,
         )
     };
-    let since_answer = Duration::from_millis(info.tcpi_last_ack_recv.into());
     // If the peer accepts no more data, or an answer is awaited, the kernel sends only probes.
     let is_under_way = info.tcpi_unacked > 0 || info.tcpi_probes > 0;
-    (rc == 0 && is_under_way, since_answer)
+    Unanswered {
+        is_under_way: rc == 0 && is_under_way,
+        since_answer: Duration::from_millis(info.tcpi_last_ack_recv.into()),
+        repetitions: u32::from(info.tcpi_retransmits) + u32::from(info.tcpi_probes),
+    }
 }
 
 /// Reads from a blocking stream until a deadline. The limit of a single call would restart after each signal.
@@ -200,27 +247,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn silence_counts_from_when_something_was_under_way() {
+    fn silence_counts_from_when_something_was_under_way_and_waits_for_a_last_repetition() {
         let start = Instant::now();
         let mut silence = Silence::default();
-        // At each second: is something under way, when did the last acknowledgement come, is the peer taken for gone?
+        // At each second: is something under way, when did the last acknowledgement come, how often was it repeated, is
+        // the peer taken for gone?
         let looks = [
-            (100, true, 0, false), // the connection was idle for long
-            (102, false, 102, false),
-            (200, true, 102, false),
-            (203, true, 202, false), // what was first under way has arrived
-            (207, true, 202, false),
-            (208, true, 202, true),
-            (209, true, 209, false),
-            (300, true, 299, false), // nobody has looked for long
-            (304, true, 299, false),
-            (305, true, 299, true),
+            (100, true, 0, 0, false), // the connection was idle for long
+            (102, false, 102, 0, false),
+            (200, true, 102, 0, false),
+            (203, true, 202, 1, false), // what was first under way has arrived
+            (207, true, 202, 4, false),
+            (208, true, 202, 4, false), // the way may be open again since the fourth
+            (213, true, 202, 4, false),
+            (214, true, 202, 5, false),
+            (215, true, 202, 5, true),
+            (216, true, 215, 0, false),
+            (300, true, 299, 0, false), // nobody has looked for long
+            (304, true, 299, 4, false),
+            (305, true, 299, 4, false),
+            (306, true, 299, 5, false),
+            (307, true, 299, 6, true),
         ];
-        for (at, is_under_way, acknowledged, expected) in looks {
+        for (at, is_under_way, acknowledged, repetitions, expected) in looks {
             let now = start + Duration::from_secs(at);
-            let since_answer = Duration::from_secs(at - acknowledged);
-            let found = silence.has_lasted(is_under_way, since_answer, now);
-            assert_eq!(found, expected, "at {at}");
+            let seen = Unanswered {
+                is_under_way,
+                since_answer: Duration::from_secs(at - acknowledged),
+                repetitions,
+            };
+            assert_eq!(silence.has_lasted(seen, now), expected, "at {at}");
         }
     }
 }
