@@ -27,6 +27,25 @@ enum Failed {
     Call(io::Error),
 }
 
+/// What became of a process whose connection was reset.
+pub(crate) enum Redialled {
+    /// It lives, and this is another connection to it.
+    Lives(Stream),
+    /// It does not answer: it may be stopped.
+    Silent,
+    Gone,
+}
+
+/// Connects once more to a process at the address at which it was reached before.
+pub(crate) fn redial(own: &Record, peer: &Record, at: IpAddr, patience: Duration) -> Redialled {
+    match try_address(own, peer, at, [patience; 2]) {
+        Ok(stream) => Redialled::Lives(stream),
+        // While a process ends, its port may accept for a moment, and then ends the connection.
+        Err(Failed::Refused | Failed::Other | Failed::Ended) => Redialled::Gone,
+        Err(Failed::Full | Failed::Call(_)) => Redialled::Silent,
+    }
+}
+
 /// Connects, and proves to the peer that this process belongs to its job. The peer may take up to `patience` for each
 /// answer. Errors name the operation.
 pub(crate) fn dial(

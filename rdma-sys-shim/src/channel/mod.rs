@@ -17,7 +17,7 @@ mod socket;
 mod stream;
 
 pub(crate) use agent::{ChannelAgent, Next, Serve};
-pub(crate) use dial::dial;
+pub(crate) use dial::{Redialled, dial, redial};
 pub(crate) use interfaces::{Interface, all, published};
 pub(crate) use listen::{Opened, interface, open};
 pub(crate) use peers::{KnownPeers, Presence, Status};
@@ -31,8 +31,8 @@ pub(crate) use record::{Namespace, Network};
 #[cfg(any(test, fuzzing))]
 pub(crate) use socket::OwnDescriptor;
 pub(crate) use socket::Stream;
-pub(crate) use stream::{Moved, SILENCE, Silence, receive, receive_to, send_parts};
+#[cfg(feature = "verbs")]
+pub(crate) use stream::Until;
+pub(crate) use stream::{Moved, SILENCE, Silence, receive, receive_to, send, send_parts};
 #[cfg(test)]
 pub(crate) use stream::{Side, prepare};
-#[cfg(feature = "verbs")]
-pub(crate) use stream::{Until, send};

@@ -18,14 +18,21 @@ pub(crate) enum Presence {
     Closed,
     /// A connection has ended without a farewell.
     Gone,
+    /// A connection was reset: by the kernel of a process that has ended, or by the network. Whoever has its address asks.
+    Reset,
 }
 
 impl Status {
     pub(crate) fn presence(&self) -> Presence {
-        match self.0.load(Ordering::Acquire) {
+        Self::of(self.0.load(Ordering::Acquire))
+    }
+
+    fn of(code: u8) -> Presence {
+        match code {
             0 => Presence::Here,
             1 => Presence::Closed,
-            _ => Presence::Gone,
+            2 => Presence::Gone,
+            _ => Presence::Reset,
         }
     }
 
@@ -33,18 +40,19 @@ impl Status {
     pub(crate) fn liveness(&self, pid: u32, host: &Arc<str>) -> Result<()> {
         let host = || Some(host.clone());
         match self.presence() {
-            Presence::Here => Ok(()),
+            Presence::Here | Presence::Reset => Ok(()),
             Presence::Closed => Err(Error::PeerClosed { pid, host: host() }),
             Presence::Gone => Err(Error::PeerGone { pid }),
         }
     }
 
-    /// Changes the state. Only the first change counts.
+    /// Changes the state, unless it is final: a process that has left or is gone stays so.
     pub(crate) fn becomes(&self, presence: Presence) {
         let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
-        let _ = self
-            .0
-            .compare_exchange(Presence::Here as u8, presence as u8, success, failure);
+        let _ = self.0.fetch_update(success, failure, |now| {
+            let is_final = [Presence::Closed, Presence::Gone].contains(&Self::of(now));
+            (!is_final).then_some(presence as u8)
+        });
     }
 }
 

@@ -23,7 +23,6 @@ pub(super) struct TcpEndpoint {
     /// Requests up to this one are complete.
     done: AtomicU64,
     origin: Mutex<Origin>,
-    stream: Arc<Stream>,
     /// The device that makes the keys of the peer's regions.
     keys: Keys,
     cancellation: Cancellation,
@@ -36,8 +35,7 @@ impl TcpEndpoint {
         let peer = Arc::new(peer);
         let stream = Arc::new(stream);
         Self {
-            origin: Mutex::new(Origin::new(peer.clone(), stream.clone())),
-            stream,
+            origin: Mutex::new(Origin::new(peer.clone(), stream)),
             peer,
             keys,
             cancellation,
@@ -48,7 +46,7 @@ impl TcpEndpoint {
 
     /// The peer's address that the connection uses.
     pub(super) fn address(&self) -> Option<IpAddr> {
-        let address = self.stream.peer_addr().ok()?;
+        let address = self.origin().stream().peer_addr().ok()?;
         Some(address.ip())
     }
 
@@ -81,8 +79,9 @@ impl TcpEndpoint {
                 return Err(self.cancelled());
             }
             // Meanwhile, other threads may ask for the state of their operations.
+            let stream = origin.stream().clone();
             drop(origin);
-            self.wait_for(PollFlags::IN | PollFlags::OUT);
+            wait_for(&stream, PollFlags::IN | PollFlags::OUT);
             origin = self.origin();
         }
     }
@@ -114,9 +113,12 @@ impl TcpEndpoint {
 
     /// Sends a request without operands behind everything posted. It need not arrive.
     fn say(&self, kind: Kind) {
-        let request = self.request(kind, Width::W8, RemoteAddress::default(), 0);
-        // SAFETY: it has no buffers.
-        let _ = unsafe { self.origin().post(&request, None, None, true) };
+        let request = Request::of(kind);
+        let mut origin = self.origin();
+        if !origin.is_lost() {
+            // SAFETY: it has no buffers.
+            let _ = unsafe { origin.post(&request, None, None, true) };
+        }
     }
 
     /// Sends everything that was posted.
@@ -141,8 +143,9 @@ impl TcpEndpoint {
                 true => PollFlags::IN,
                 false => PollFlags::IN | PollFlags::OUT,
             };
+            let stream = origin.stream().clone();
             drop(origin);
-            self.wait_for(awaited);
+            wait_for(&stream, awaited);
         }
     }
 
@@ -153,18 +156,6 @@ impl TcpEndpoint {
 
     pub(super) fn posted(&self) -> u64 {
         self.origin().posted()
-    }
-
-    /// Waits until the socket is ready for one of these events, or for a short time.
-    fn wait_for(&self, awaited: PollFlags) {
-        const MOMENT: Duration = Duration::from_millis(50);
-        let limit = Timespec {
-            tv_sec: 0,
-            tv_nsec: MOMENT.as_nanos() as i64,
-        };
-        let mut polled = [PollFd::new(&**self.stream, awaited)];
-        // An error ends the wait, as an event does.
-        let _ = poll(&mut polled, Some(&limit));
     }
 
     /// Refuses what the target would refuse; the target would also end the connection.
@@ -223,12 +214,24 @@ impl TcpEndpoint {
     }
 }
 
+/// Waits until the socket is ready for one of these events, or for a short time.
+fn wait_for(stream: &Stream, awaited: PollFlags) {
+    const MOMENT: Duration = Duration::from_millis(50);
+    let limit = Timespec {
+        tv_sec: 0,
+        tv_nsec: MOMENT.as_nanos() as i64,
+    };
+    let mut polled = [PollFd::new(&**stream, awaited)];
+    // An error ends the wait, as an event does.
+    let _ = poll(&mut polled, Some(&limit));
+}
+
 impl Drop for TcpEndpoint {
     fn drop(&mut self) {
         if self.pid == std::process::id() {
             self.say(Kind::Disconnect);
             // A child that is just being forked may have a copy of the descriptor.
-            let _ = self.stream.shutdown(Shutdown::Both);
+            let _ = self.origin().stream().shutdown(Shutdown::Both);
         }
     }
 }
@@ -359,7 +362,9 @@ impl Endpoint for TcpEndpoint {
 
     fn liveness(&self) -> Result<()> {
         // Only whether it has failed matters, and `status` tells that.
-        let _ = self.is_sound(&mut self.origin());
+        let mut origin = self.origin();
+        let _ = self.is_sound(&mut origin);
+        origin.ask();
         (self.peer.status).liveness(self.peer.pid, &self.peer.host)
     }
 }

@@ -99,6 +99,17 @@ pub(super) struct Request {
 pub(super) const REQUEST: usize = 48;
 
 impl Request {
+    /// A request without operands.
+    pub(super) fn of(kind: Kind) -> Self {
+        Self {
+            kind,
+            width: Width::W8,
+            at: RemoteAddress::default(),
+            len: 0,
+            operands: [0; 2],
+        }
+    }
+
     pub(super) fn encode(&self) -> [u8; REQUEST] {
         let mut bytes = [0; REQUEST];
         bytes[0] = self.kind as u8;

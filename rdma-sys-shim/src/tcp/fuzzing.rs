@@ -9,7 +9,8 @@ use super::regions::Regions;
 use super::target::Target;
 use super::{MARK, decode};
 use crate::channel::{
-    Challenge, HELLO, KEY, Key, Moved, Namespace, Network, OwnDescriptor, Record, Status, hello,
+    Challenge, HELLO, KEY, Key, Moved, Namespace, Network, OwnDescriptor, Record, Redialled,
+    Status, hello,
 };
 use crate::{JobSecret, LocalRegion, Width, memory};
 
@@ -95,6 +96,7 @@ pub(crate) fn answers(bytes: &[u8]) {
     let peer = Peer {
         pid: 1,
         host: "n0".into(),
+        redial: Box::new(|| Redialled::Silent),
         status: Arc::default(),
     };
     let mut origin = Origin::new(Arc::new(peer), Arc::new(OwnDescriptor::new(stream)));

@@ -18,10 +18,13 @@ mod tests;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use crate::channel::{self, ChannelAgent, Interface, KnownPeers, Opened, Record, SILENCE};
+use crate::channel::{
+    self, ChannelAgent, Interface, KnownPeers, Opened, Record, Redialled, SILENCE,
+};
 use crate::device::cancellation::{Cancellation, IsAborted};
 /// The name that `--device` takes.
 use crate::error::TCP as DEVICE;
@@ -40,6 +43,9 @@ use serving::Serving;
 
 /// Addresses of other devices begin differently. The last byte is the version of the protocol.
 const MARK: [u8; 4] = *b"tTC\x03";
+
+/// How long a process whose connection was reset may take to accept another.
+const ASKED: Duration = Duration::from_secs(1);
 
 pub(crate) static CAPABILITIES: Capabilities = Capabilities {
     // The agent uses instructions of the processor.
@@ -169,6 +175,16 @@ impl TcpDevice {
     }
 }
 
+/// Whether the kernel of the peer's host, or something in between, has reset the connection.
+fn is_reset(error: &io::Error) -> bool {
+    let kinds = [
+        io::ErrorKind::ConnectionReset,
+        io::ErrorKind::ConnectionAborted,
+        io::ErrorKind::BrokenPipe,
+    ];
+    kinds.contains(&error.kind())
+}
+
 fn decode(address: &[u8]) -> Result<Record> {
     Record::decode(MARK, DEVICE, address, |_| Some(())).map(|(record, ())| record)
 }
@@ -221,11 +237,18 @@ impl Device for TcpDevice {
         }
         // Without the lock: dialing may take seconds.
         let stream = channel::dial(&self.own, &peer, SILENCE, "connecting by TCP")?;
+        let (own, record) = (self.own.clone(), peer.clone());
+        let at = stream.peer_addr().map(|at| at.ip());
+        let redial = Box::new(move || match at {
+            Ok(at) => channel::redial(&own, &record, at, ASKED),
+            Err(_) => Redialled::Silent,
+        });
         let instance = peer.instance;
         let status = self.peers.status(instance);
         let peer = Peer {
             pid: peer.pid,
             host: peer.host.into(),
+            redial,
             status,
         };
         let endpoint = Arc::new(TcpEndpoint::new(

@@ -6,8 +6,11 @@ use std::io;
 use std::ptr;
 use std::sync::Arc;
 
-use super::frame::{ANSWER, Answer, REQUEST, Request};
-use crate::channel::{Moved, Presence, Silence, Status, Stream, receive, receive_to, send_parts};
+use super::frame::{ANSWER, Answer, Kind, REQUEST, Request};
+use super::is_reset;
+use crate::channel::{
+    Moved, Presence, Redialled, Silence, Status, Stream, receive, receive_to, send, send_parts,
+};
 use crate::cross_memory::part;
 use crate::{Error, Result, Width, memory};
 
@@ -55,6 +58,8 @@ enum Piece {
 pub(super) struct Peer {
     pub(super) pid: u32,
     pub(super) host: Arc<str>,
+    /// Connects once more, after the connection was reset.
+    pub(super) redial: Box<dyn Fn() -> Redialled + Send + Sync>,
     pub(super) status: Arc<Status>,
 }
 
@@ -75,6 +80,10 @@ pub(super) struct Origin {
     filled: usize,
     used: usize,
     silence: Silence,
+    /// The requests on earlier connections, which the target of this one does not count.
+    earlier: u64,
+    /// The connection was reset while nothing was under way. The next request needs another one.
+    is_lost: bool,
     failure: Option<Error>,
 }
 
@@ -98,6 +107,8 @@ impl Origin {
             filled: 0,
             used: 0,
             silence: Silence::default(),
+            earlier: 0,
+            is_lost: false,
             failure: None,
         }
     }
@@ -108,6 +119,55 @@ impl Origin {
 
     pub(super) fn posted(&self) -> u64 {
         self.posted
+    }
+
+    pub(super) fn stream(&self) -> &Arc<Stream> {
+        &self.stream
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
+    /// After a reset, on either side of a connection with the process: asks whether it lives, and replaces the
+    /// connection if that was lost.
+    pub(super) fn ask(&mut self) {
+        let status = self.peer.status.clone();
+        if !self.is_lost && status.presence() != Presence::Reset {
+            return;
+        }
+        match (self.peer.redial)() {
+            Redialled::Lives(stream) => {
+                status.becomes(Presence::Here);
+                if self.is_lost {
+                    self.stream = Arc::new(stream);
+                    self.earlier = self.posted;
+                    (self.data, self.filled, self.used) = (0, 0, 0);
+                    (self.silence, self.is_lost) = (Silence::default(), false);
+                } else {
+                    // Otherwise its end would look like that of this process.
+                    let _ = send(&stream, &Request::of(Kind::Disconnect).encode());
+                }
+            }
+            Redialled::Silent if self.is_lost => self.fail(self.was_reset()),
+            Redialled::Silent => status.becomes(Presence::Here),
+            Redialled::Gone => {
+                status.becomes(Presence::Gone);
+                let pid = self.peer.pid;
+                self.fail(Error::PeerGone { pid });
+            }
+        }
+    }
+
+    fn was_reset(&self) -> Error {
+        Error::NoAnswer {
+            operation: "waiting for answers by TCP",
+            pid: self.peer.pid,
+            host: self.peer.host.clone(),
+            why: "the connection was reset, although its process has not ended: a firewall or address translation (NAT) in \
+                  between may have forgotten it"
+                .into(),
+        }
     }
 
     /// Returns the first cause if the connection has failed.
@@ -137,6 +197,9 @@ impl Origin {
         destinations: impl IntoIterator<Item = Destination>,
         at_once: bool,
     ) -> Result<u64> {
+        if self.is_lost {
+            self.ask();
+        }
         self.check()?;
         self.posted += 1;
         let ticket = self.posted;
@@ -194,13 +257,16 @@ impl Origin {
     /// Fails if the peer's kernel has not acknowledged sent data for a long time.
     pub(super) fn check_silence(&mut self) {
         let is_awaited = self.done != self.posted;
-        if self.failure.is_none() && self.silence.lasts(&self.stream, is_awaited) {
+        if self.failure.is_none() && !self.is_lost && self.silence.lasts(&self.stream, is_awaited) {
             self.fail_by(&io::ErrorKind::TimedOut.into());
         }
     }
 
     /// Sends what the socket accepts, and receives what has arrived.
     pub(super) fn progress(&mut self) {
+        if self.is_lost {
+            return;
+        }
         self.send();
         self.receive();
         if self.done == self.posted {
@@ -209,7 +275,7 @@ impl Origin {
     }
 
     fn send(&mut self) {
-        while self.failure.is_none() && !self.pieces.is_empty() {
+        while self.failure.is_none() && !self.is_lost && !self.pieces.is_empty() {
             match self.send_some() {
                 Ok(Moved::Bytes(sent)) => self.has_sent(sent),
                 Ok(_) => return,
@@ -274,7 +340,7 @@ impl Origin {
     }
 
     fn receive(&mut self) {
-        while self.failure.is_none() {
+        while self.failure.is_none() && !self.is_lost {
             match self.receive_some() {
                 Ok(true) => {}
                 Ok(false) => return,
@@ -345,6 +411,7 @@ impl Origin {
             };
             let taken = match Answer::decode(head) {
                 Some(Answer::Done(count)) => {
+                    let count = count.saturating_add(self.earlier);
                     let is_right = count <= self.posted
                         && self.first_in_use().is_none_or(|first| count < first);
                     if is_right {
@@ -467,20 +534,23 @@ impl Origin {
     }
 
     fn fail_by(&mut self, error: &io::Error) {
-        let Peer { pid, host, status } = &*self.peer;
-        let (pid, host) = (*pid, host.clone());
+        if is_reset(error) && self.peer.status.presence() != Presence::Closed {
+            self.is_lost = self.done == self.posted;
+            if !self.is_lost {
+                self.peer.status.becomes(Presence::Reset);
+                self.ask();
+                self.fail(self.was_reset());
+            }
+            return;
+        }
+        let status = &self.peer.status;
+        let (pid, host) = (self.peer.pid, self.peer.host.clone());
         let failure = match (status.presence(), error.kind()) {
             (Presence::Closed, _) => Error::PeerClosed {
                 pid,
                 host: Some(host),
             },
-            (
-                _,
-                io::ErrorKind::UnexpectedEof
-                | io::ErrorKind::ConnectionReset
-                | io::ErrorKind::BrokenPipe
-                | io::ErrorKind::ConnectionAborted,
-            ) => {
+            (_, io::ErrorKind::UnexpectedEof) => {
                 status.becomes(Presence::Gone);
                 Error::PeerGone { pid }
             }

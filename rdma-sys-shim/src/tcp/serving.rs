@@ -9,7 +9,7 @@ use rustix::event::epoll::EventFlags;
 use super::frame::REQUEST;
 use super::regions::Regions;
 use super::target::Target;
-use crate::channel::{KnownPeers, Moved, Next, Serve, receive, receive_to, send_parts};
+use crate::channel::{KnownPeers, Moved, Next, Presence, Serve, receive, receive_to, send_parts};
 
 /// The size of the buffer for received bytes. The data of long writes bypasses it.
 const SCRATCH: usize = 16 << 10;
@@ -45,6 +45,8 @@ impl Serve for Serving {
 
     fn admit(&mut self, origin: u64) -> Served {
         let origin = self.peers.status(origin);
+        // An earlier connection may have been reset.
+        origin.becomes(Presence::Here);
         Served {
             target: Target::new(self.regions.clone(), origin),
             held: Vec::new(),
@@ -64,8 +66,8 @@ impl Serve for Serving {
         peer.target.is_all_sent()
     }
 
-    fn ended(&mut self, peer: Served, _: Option<&io::Error>) {
-        peer.target.ended();
+    fn ended(&mut self, peer: Served, error: Option<&io::Error>) {
+        peer.target.ended(error);
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::{io, ptr};
 
 use super::frame::{Answer, Kind, REQUEST, Refusal, Request};
+use super::is_reset;
 use super::regions::Regions;
 use crate::channel::{Moved, Presence, Status};
 use crate::cross_memory::part;
@@ -152,10 +153,13 @@ impl Target {
         self.answer(Answer::Left);
     }
 
-    /// Called when the origin's connection has ended.
-    pub(super) fn ended(&self) {
+    /// Called when the origin's connection has ended, or was reset.
+    pub(super) fn ended(&self, error: Option<&io::Error>) {
         if self.phase == Phase::Serving {
-            self.origin.becomes(Presence::Gone);
+            self.origin.becomes(match error {
+                Some(error) if is_reset(error) => Presence::Reset,
+                _ => Presence::Gone,
+            });
         }
     }
 
@@ -781,9 +785,21 @@ mod tests {
                 let bytes = setup.request(kind, 0, 0).encode();
                 assert_eq!(first(&setup.give(&bytes, 100)), Answer::Done(1));
             }
-            setup.target.ended();
+            setup.target.ended(None);
             assert_eq!(setup.status.presence(), state);
         }
+    }
+
+    #[test]
+    fn who_is_reset_may_live() {
+        let setup = setup();
+        setup
+            .target
+            .ended(Some(&io::ErrorKind::ConnectionReset.into()));
+        assert_eq!(setup.status.presence(), Presence::Reset);
+        setup.status.becomes(Presence::Gone);
+        setup.status.becomes(Presence::Here);
+        assert_eq!(setup.status.presence(), Presence::Gone, "for good");
     }
 
     #[test]

@@ -1,18 +1,20 @@
 //! Devices of one process: connections, assist, and long transfers.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd as _;
 use std::sync::{Barrier, Mutex};
+use std::time::{Duration, Instant};
 use std::{fs, ptr, thread};
 
 use rustix::event::epoll::EventFlags;
 
-use super::frame::{Kind, Request};
+use super::frame::{Answer, Kind, REQUEST, Request};
+use super::origin::{Origin, Peer};
 use super::serving::serve;
 use super::target::Target;
 use super::*;
-use crate::channel::{Next, Side, prepare};
+use crate::channel::{Next, OwnDescriptor, Presence, Redialled, Side, Status, prepare};
 use crate::system::page_size;
 use crate::{Assist, Direction, Fetch, RemoteAddress, Ticket, Width};
 
@@ -206,6 +208,120 @@ fn a_long_transfer_leaves_others_their_turn() {
 
 fn open(secret: u8) -> TcpDevice {
     TcpDevice::open("lo", JobSecret([secret; 32]), Keys::Own).unwrap()
+}
+
+/// The ends of a connection that is reset, and of the one that follows. `lives`: what the process does when it is dialled
+/// again.
+fn reset_amid(lives: bool, is_idle: bool) -> (Origin, Arc<Status>, TcpStream) {
+    let pair = || {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        prepare(&ours, Side::Origin).unwrap();
+        (OwnDescriptor::new(ours), listener.accept().unwrap().0)
+    };
+    let ((first, theirs), (second, others)) = (pair(), pair());
+    let (status, second) = (Arc::<Status>::default(), Mutex::new(Some(second)));
+    let peer = Peer {
+        pid: 7,
+        host: "n1".into(),
+        redial: Box::new(move || match second.lock().unwrap().take() {
+            Some(stream) if lives => Redialled::Lives(stream),
+            _ => Redialled::Gone,
+        }),
+        status: status.clone(),
+    };
+    let mut origin = Origin::new(Arc::new(peer), Arc::new(first));
+    if !is_idle {
+        // SAFETY: it has no buffers.
+        unsafe {
+            origin
+                .post(&Request::of(Kind::Leave), None, None, true)
+                .unwrap()
+        };
+    }
+    reset(theirs);
+    let begun = Instant::now();
+    while origin.check().is_ok() && !origin.is_lost() {
+        assert!(
+            begun.elapsed() < Duration::from_secs(10),
+            "nobody heard of the reset"
+        );
+        origin.progress();
+    }
+    (origin, status, others)
+}
+
+#[test]
+fn a_connection_that_is_reset_while_nothing_is_under_way_is_replaced() {
+    let (mut origin, status, mut others) = reset_amid(true, true);
+    for request in 1..3 {
+        // SAFETY: it has no buffers.
+        let posted = unsafe { origin.post(&Request::of(Kind::Leave), None, None, true) };
+        assert_eq!(posted.unwrap(), request);
+        let mut seen = [0; REQUEST];
+        others.read_exact(&mut seen).unwrap();
+        assert_eq!(Request::decode(&seen), Some(Request::of(Kind::Leave)));
+    }
+    others.write_all(&Answer::Done(2).encode()).unwrap();
+    let begun = Instant::now();
+    while origin.done() < 2 {
+        assert!(
+            begun.elapsed() < Duration::from_secs(10),
+            "it counts as before"
+        );
+        origin.progress();
+    }
+    assert_eq!(status.presence(), Presence::Here);
+}
+
+#[test]
+fn a_connection_that_is_reset_is_not_taken_for_a_death() {
+    let (origin, status, mut others) = reset_amid(true, false);
+    let error = origin.check().unwrap_err();
+    assert!(error.to_string().contains("was reset"), "{error}");
+    assert_eq!(status.presence(), Presence::Here);
+    let mut seen = [0; REQUEST];
+    others.read_exact(&mut seen).unwrap();
+    let farewell = Some(Request::of(Kind::Disconnect));
+    assert_eq!(
+        Request::decode(&seen),
+        farewell,
+        "of the connection that was made to ask"
+    );
+}
+
+#[test]
+fn a_process_that_is_gone_after_a_reset_is_said_to_be_gone() {
+    let (origin, status, _) = reset_amid(false, false);
+    assert!(matches!(
+        origin.check(),
+        Err(crate::Error::PeerGone { pid: 7 })
+    ));
+    assert_eq!(status.presence(), Presence::Gone);
+    let (mut origin, status, _) = reset_amid(false, true);
+    // SAFETY: it has no buffers.
+    let posted = unsafe { origin.post(&Request::of(Kind::Leave), None, None, true) };
+    assert!(matches!(posted, Err(crate::Error::PeerGone { pid: 7 })));
+    assert_eq!(status.presence(), Presence::Gone);
+}
+
+/// Closes it as a kernel does that no longer knows it.
+fn reset(stream: TcpStream) {
+    let linger = libc::linger {
+        l_onoff: 1,
+        l_linger: 0,
+    };
+    // SAFETY: the kernel reads the structure.
+    let rc = unsafe {
+        libc::setsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_LINGER,
+            (&raw const linger).cast(),
+            size_of_val(&linger) as libc::socklen_t,
+        )
+    };
+    assert_eq!(rc, 0);
 }
 
 #[test]

@@ -87,7 +87,7 @@ impl Connector {
             return Err(failure.clone());
         }
         match pairing.status.presence() {
-            Presence::Here => {}
+            Presence::Here | Presence::Reset => {}
             Presence::Closed => return Err(closed(peer)),
             Presence::Gone => return Err(gone(peer)),
         }
