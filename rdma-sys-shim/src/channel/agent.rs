@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::mem::MaybeUninit;
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError, TryLockError};
@@ -27,10 +27,11 @@ use crate::{Error, Result};
 /// The most connections that are accepted before others are served.
 const ACCEPTED: u32 = 64;
 /// A process that connects has to prove within this time that it belongs to the job. At most `MOST_UNPROVEN`
-/// connections without a proof are kept. At that number, new ones are accepted only after the oldest has had
-/// `LEAST_PROOF_TIME`.
+/// connections without a proof are kept, and at most `MOST_OF_ADDRESS` from one address: a further one from there takes
+/// the place of the oldest. At the first number, new ones are accepted only after the oldest has had `LEAST_PROOF_TIME`.
 const PROOF_TIME: Duration = Duration::from_secs(5);
 const MOST_UNPROVEN: usize = 256;
+const MOST_OF_ADDRESS: usize = 128;
 const LEAST_PROOF_TIME: Duration = Duration::from_secs(1);
 /// How long nothing is accepted after accepting has failed.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -268,7 +269,7 @@ struct Running<S: Serve> {
     connections: HashMap<u64, Connection<S::Peer>>,
     next: u64,
     /// Connections without a proof, oldest first.
-    unproven: VecDeque<(u64, Instant)>,
+    unproven: VecDeque<Unproven>,
     /// Connections that can go on without an event.
     ready: Vec<u64>,
     /// Whether peers are being told that this process leaves.
@@ -277,6 +278,13 @@ struct Running<S: Serve> {
     paused_until: Option<Instant>,
     /// Closed for a moment when no other descriptor is free, to refuse a connection.
     spare: Option<OwnDescriptor<OwnedFd>>,
+}
+
+/// A connection whose process has not proven yet that it belongs to the job.
+struct Unproven {
+    token: u64,
+    since: Instant,
+    from: IpAddr,
 }
 
 fn spare() -> Option<OwnDescriptor<OwnedFd>> {
@@ -520,17 +528,13 @@ impl<S: Serve> Running<S> {
 
     fn accept(&mut self) {
         for _ in 0..ACCEPTED {
-            if self.unproven.len() >= MOST_UNPROVEN {
-                match self.unproven.front() {
-                    Some(&(oldest, since)) if since.elapsed() >= LEAST_PROOF_TIME => {
-                        self.end(oldest, None)
-                    }
-                    _ => return self.pause_accepting(),
-                }
+            if self.unproven.len() >= MOST_UNPROVEN && !self.end_oldest() {
+                return self.pause_accepting();
             }
             match self.listener.accept() {
                 Ok((stream, from)) => {
-                    if let Err(error) = self.admit(OwnDescriptor::new(stream)) {
+                    self.make_room_for(from.ip());
+                    if let Err(error) = self.admit(OwnDescriptor::new(stream), from.ip()) {
                         tracing::warn!(%error, %from, "a connection cannot be served");
                     }
                 }
@@ -540,15 +544,38 @@ impl<S: Serve> Running<S> {
                     static WARNED: Once = Once::new();
                     let error = Error::os("accepting a connection of a peer", error);
                     WARNED.call_once(|| tracing::warn!(%error));
-                    match self.unproven.front().copied() {
-                        Some((oldest, since)) if since.elapsed() >= LEAST_PROOF_TIME => {
-                            self.end(oldest, None)
-                        }
-                        _ if self.turn_away() => {}
-                        _ => return self.pause_accepting(),
+                    if !self.end_oldest() && !self.turn_away() {
+                        return self.pause_accepting();
                     }
                 }
             }
+        }
+    }
+
+    /// Ends the oldest connection without a proof, if it has had time for one.
+    fn end_oldest(&mut self) -> bool {
+        let oldest = self.unproven.front();
+        let late = oldest.filter(|oldest| oldest.since.elapsed() >= LEAST_PROOF_TIME);
+        let Some(token) = late.map(|late| late.token) else {
+            return false;
+        };
+        self.end(token, None);
+        true
+    }
+
+    /// Ends the oldest connection without a proof of those from this address, if they are too many.
+    fn make_room_for(&mut self, from: IpAddr) {
+        let of_address = self.unproven.iter().filter(|one| one.from == from);
+        let tokens: Vec<u64> = of_address.map(|one| one.token).collect();
+        if tokens.len() >= MOST_OF_ADDRESS {
+            static WARNED: Once = Once::new();
+            WARNED.call_once(|| {
+                tracing::warn!(
+                    "{} connections from {from} prove nothing; further ones from there replace the oldest",
+                    tokens.len()
+                );
+            });
+            self.end(tokens[0], None);
         }
     }
 
@@ -567,14 +594,18 @@ impl<S: Serve> Running<S> {
         told.is_ok()
     }
 
-    fn admit(&mut self, stream: Stream) -> io::Result<()> {
+    fn admit(&mut self, stream: Stream, from: IpAddr) -> io::Result<()> {
         prepare(&stream, Side::Target)?;
         let stage = Stage::Greeted {
             hello: [0; HELLO],
             got: 0,
         };
         let token = self.keep(stream, stage)?;
-        self.unproven.push_back((token, Instant::now()));
+        self.unproven.push_back(Unproven {
+            token,
+            since: Instant::now(),
+            from,
+        });
         Ok(())
     }
 
@@ -606,11 +637,11 @@ impl<S: Serve> Running<S> {
     }
 
     fn drop_unproven(&mut self) {
-        while let Some(&(oldest, since)) = self.unproven.front()
+        while let Some(&Unproven { token, since, from }) = self.unproven.front()
             && since.elapsed() >= PROOF_TIME
         {
-            tracing::debug!("a connection that proved nothing in {PROOF_TIME:?} was dropped");
-            self.end(oldest, None);
+            tracing::debug!(%from, "a connection that proved nothing in {PROOF_TIME:?} was dropped");
+            self.end(token, None);
         }
     }
 
@@ -623,7 +654,7 @@ impl<S: Serve> Running<S> {
         let next = connection.go_on(own, &mut self.service);
         let data = EventData::new_u64(token);
         if connection.is_proven() && !was_proven {
-            self.unproven.retain(|&(other, _)| other != token);
+            self.unproven.retain(|other| other.token != token);
             let (stream, events) = (&*connection.stream, connection.awaited);
             let moved = epoll::delete(self.lending.own(), stream)
                 .and_then(|()| epoll::add(self.lending.served(), stream, data, events));
@@ -657,7 +688,7 @@ impl<S: Serve> Running<S> {
         let _ = epoll::delete(connection.epoll(&self.lending), &*connection.stream);
         match connection.stage {
             Stage::Serving(peer) => self.service.ended(peer, error),
-            _ => self.unproven.retain(|&(other, _)| other != token),
+            _ => self.unproven.retain(|other| other.token != token),
         }
         let _ = connection.stream.shutdown(Shutdown::Both);
     }

@@ -1,18 +1,23 @@
 //! Connecting to a target: at which of its addresses it answers, and whether it is the right process.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 use super::interfaces::candidates;
-use super::proof::{CHALLENGE, FULL, WELCOME, hello, prove};
+use super::proof::{CHALLENGE, FULL, HELLO, WELCOME, hello, prove};
 use super::record::Record;
 use super::socket::{OwnDescriptor, Stream};
-use super::stream::{Side, Until, prepare};
+use super::stream::{SILENCE, Side, Until, await_answer, prepare};
+use crate::device::cancellation::Cancellation;
 use crate::error::TCP;
 use crate::system::{is_shortage, random};
-use crate::{Error, Result};
+use crate::{Error, LIVENESS_INTERVAL, Result};
 
 /// Why an attempt to reach one address failed.
 enum Failed {
@@ -24,7 +29,25 @@ enum Failed {
     Ended,
     /// The process that listens there has no capacity for more connections.
     Full,
+    /// The kernel there has accepted the connection, but no process has answered in time.
+    Silent(Greeted),
     Call(io::Error),
+}
+
+/// A connection on which this process has said whom it means.
+struct Greeted {
+    at: SocketAddr,
+    stream: Stream,
+    hello: [u8; HELLO],
+}
+
+/// What the dials of a process have in common.
+#[derive(Default)]
+pub(crate) struct Dialling {
+    /// At which address a process of a host was last reached.
+    reached: Mutex<HashMap<String, IpAddr>>,
+    /// When not to wait for stopped processes any more.
+    pub(crate) cancellation: Cancellation,
 }
 
 /// What became of a process whose connection was reset.
@@ -42,17 +65,19 @@ pub(crate) fn redial(own: &Record, peer: &Record, at: IpAddr, patience: Duration
         Ok(stream) => Redialled::Lives(stream),
         // While a process ends, its port may accept for a moment, and then ends the connection.
         Err(Failed::Refused | Failed::Other | Failed::Ended) => Redialled::Gone,
-        Err(Failed::Full | Failed::Call(_)) => Redialled::Silent,
+        Err(Failed::Full | Failed::Silent(_) | Failed::Call(_)) => Redialled::Silent,
     }
 }
 
-/// Connects, and proves to the peer that this process belongs to its job. The peer may take up to `patience` for each
-/// answer. Errors name the operation.
+/// Connects, and proves to the peer that this process belongs to its job. If no address answers within `patience`, but
+/// the peer's kernel has accepted a connection, the peer may be stopped: then it is awaited as `dialling` says, or not,
+/// if that is `None`. Errors name the operation.
 pub(crate) fn dial(
     own: &Record,
     peer: &Record,
     patience: Duration,
     operation: &'static str,
+    dialling: Option<&Dialling>,
 ) -> Result<Stream> {
     let no_answer = |why: String| Error::NoAnswer {
         operation,
@@ -60,7 +85,7 @@ pub(crate) fn dial(
         host: peer.host.as_str().into(),
         why: why.into(),
     };
-    let all = candidates(own, peer);
+    let mut all = candidates(own, peer);
     if all.is_empty() {
         return Err(no_answer(
             "its host has no address that this one could reach: TRANSOM_TCP_INTERFACE names the interface to use, on all \
@@ -68,13 +93,21 @@ pub(crate) fn dial(
                 .to_owned(),
         ));
     }
+    let before = dialling.and_then(|dialling| dialling.reached(peer));
+    all.sort_by_key(|&address| Some(address) != before);
     // TCP sends a lost packet again after a second.
     let limit = (patience / all.len() as u32).max(Duration::from_millis(1500));
     let mut tried = String::new();
-    let (mut is_refused, mut is_full) = (true, false);
+    let (mut is_refused, mut is_full, mut silent) = (true, false, Vec::new());
     for address in all {
+        let begun = Instant::now();
         let failed = match try_address(own, peer, address, [limit, patience]) {
-            Ok(stream) => return Ok(stream),
+            Ok(stream) => {
+                if let Some(dialling) = dialling {
+                    dialling.has_reached(peer, address, &tried);
+                }
+                return Ok(stream);
+            }
             Err(failed) => failed,
         };
         let why = match failed {
@@ -82,11 +115,24 @@ pub(crate) fn dial(
             Failed::Other => "another program listens there".to_owned(),
             Failed::Ended => {
                 is_refused = false;
-                "the connection was ended there; another program may listen".to_owned()
+                "the connection was ended there: another program may listen, or the process had no descriptor left".to_owned()
             }
             Failed::Full => {
                 is_full = true;
                 "the process has no descriptor left for the connection".to_owned()
+            }
+            Failed::Silent(greeted) => {
+                is_refused = false;
+                silent.push(greeted);
+                format!(
+                    "its kernel accepts connections, but no process has answered for {:.0?}",
+                    begun.elapsed()
+                )
+            }
+            Failed::Call(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {
+                return Err(Error::os(format!("connecting to {address}"), error).with_remedy(
+                    "this host has no free port for one more connection there; net.ipv4.ip_local_port_range sets the range",
+                ));
             }
             Failed::Call(error) if is_shortage(&error) => {
                 return Err(Error::os(format!("connecting to {address}"), error));
@@ -99,6 +145,12 @@ pub(crate) fn dial(
         let separator = if tried.is_empty() { "" } else { "; " };
         let at = SocketAddr::new(address, peer.port);
         let _ = write!(tried, "{separator}{at}: {why}");
+    }
+    if let Some(dialling) = dialling.filter(|_| !silent.is_empty()) {
+        let answered = dialling.wait_for_one(own, peer, silent)?;
+        return answered.ok_or(Error::PeerGone { pid: peer.pid });
+    } else if !silent.is_empty() {
+        return Err(no_answer(format!("from {}: {tried}", own.host)));
     }
     if is_full {
         // It may have a free descriptor later. It answers, so it is not silent.
@@ -121,6 +173,70 @@ pub(crate) fn dial(
     )))
 }
 
+impl Dialling {
+    fn all_reached(&self) -> MutexGuard<'_, HashMap<String, IpAddr>> {
+        self.reached.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// At which address a process of the peer's host was last reached.
+    fn reached(&self, peer: &Record) -> Option<IpAddr> {
+        self.all_reached().get(&peer.host).copied()
+    }
+
+    /// Later dials to this host begin with this address. `tried`: those that did not lead there.
+    fn has_reached(&self, peer: &Record, address: IpAddr, tried: &str) {
+        let before = self.all_reached().insert(peer.host.clone(), address);
+        if !tried.is_empty() && before != Some(address) {
+            tracing::warn!(
+                "{} is reached at {address}, and not at other addresses ({tried}); TRANSOM_TCP_INTERFACE can name the interface",
+                peer.host
+            );
+        }
+    }
+
+    /// Waits until the peer answers on one of these connections. `None` if it has answered on none, and all have ended.
+    fn wait_for_one(
+        &self,
+        own: &Record,
+        peer: &Record,
+        mut silent: Vec<Greeted>,
+    ) -> Result<Option<Stream>> {
+        const FIRST: Duration = Duration::from_secs(10);
+        let (begun, mut next) = (Instant::now(), FIRST);
+        while !silent.is_empty() {
+            if self.cancellation.is_due() {
+                return Err(Error::Cancelled { pid: peer.pid });
+            }
+            if begun.elapsed() >= next {
+                tracing::warn!(
+                    "has waited {} s for process {} on {} to accept a connection: it is stopped, or another program listens at {}",
+                    next.as_secs(),
+                    peer.pid,
+                    peer.host,
+                    silent[0].at
+                );
+                next *= 2;
+            }
+            let mut polled: Vec<_> = (silent.iter())
+                .map(|greeted| PollFd::new(&*greeted.stream, PollFlags::IN))
+                .collect();
+            let moment = Timespec {
+                tv_sec: 0,
+                tv_nsec: LIVENESS_INTERVAL.as_nanos() as i64,
+            };
+            // An error ends the wait, as an event does.
+            let _ = poll(&mut polled, Some(&moment));
+            let answered = polled.iter().position(|fd| !fd.revents().is_empty());
+            if let Some(greeted) = answered.map(|place| silent.swap_remove(place))
+                && let Ok(stream) = greeted.prove(own, peer, SILENCE)
+            {
+                return Ok(Some(stream));
+            }
+        }
+        Ok(None)
+    }
+}
+
 fn try_address(
     own: &Record,
     peer: &Record,
@@ -134,30 +250,66 @@ fn try_address(
     })?;
     let stream = OwnDescriptor::new(stream);
     let nonce = random().map_err(|error| Failed::Call(io::Error::other(error)))?;
-    let first = hello(peer.instance, own.instance, &nonce);
-    let mut answer = [0; CHALLENGE];
-    let mut ask = || -> io::Result<()> {
-        stream.set_nodelay(true)?;
-        stream.set_write_timeout(Some(patience))?;
-        (&*stream).write_all(&first)?;
-        Until(&stream, Instant::now() + patience).read_exact(&mut answer)
-    };
-    ask().map_err(as_of_peer)?;
-    if answer == FULL {
-        return Err(Failed::Full);
+    let hello = hello(peer.instance, own.instance, &nonce);
+    let greeted = Greeted { at, stream, hello };
+    greeted.greet(patience).map_err(as_of_peer)?;
+    match greeted.has_answer(patience) {
+        Ok(false) => Err(Failed::Silent(greeted)),
+        Ok(true) => greeted.prove(own, peer, patience),
+        Err(error) => Err(as_of_peer(error)),
     }
-    let key = peer.key.with(own.secret);
-    let proof = prove(&key, &first, &answer).ok_or(Failed::Other)?;
-    let mut welcome = [0; WELCOME.len()];
-    (&*stream)
-        .write_all(&proof)
-        .and_then(|()| Until(&stream, Instant::now() + patience).read_exact(&mut welcome))
-        .map_err(as_of_peer)?;
-    if welcome != WELCOME {
-        return Err(Failed::Other);
+}
+
+impl Greeted {
+    fn greet(&self, patience: Duration) -> io::Result<()> {
+        // Its probes tell whether the host is there, however long the process does not answer.
+        prepare(&self.stream, Side::Origin)?;
+        await_answer(&self.stream);
+        self.stream.set_nonblocking(false)?;
+        self.stream.set_write_timeout(Some(patience))?;
+        (&*self.stream).write_all(&self.hello)
     }
-    prepare(&stream, Side::Origin).map_err(Failed::Call)?;
-    Ok(stream)
+
+    /// Whether the peer has answered, or has ended the connection, within `patience`.
+    fn has_answer(&self, patience: Duration) -> io::Result<bool> {
+        self.stream.set_read_timeout(Some(patience))?;
+        loop {
+            return match self.stream.peek(&mut [0]) {
+                Ok(_) => Ok(true),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+                Err(error) => Err(error),
+            };
+        }
+    }
+
+    /// The rest of the handshake, once the peer answers.
+    fn prove(
+        self,
+        own: &Record,
+        peer: &Record,
+        patience: Duration,
+    ) -> std::result::Result<Stream, Failed> {
+        let stream = self.stream;
+        let mut answer = [0; CHALLENGE];
+        let read = Until(&stream, Instant::now() + patience).read_exact(&mut answer);
+        read.map_err(as_of_peer)?;
+        if answer == FULL {
+            return Err(Failed::Full);
+        }
+        let key = peer.key.with(own.secret);
+        let proof = prove(&key, &self.hello, &answer).ok_or(Failed::Other)?;
+        let mut welcome = [0; WELCOME.len()];
+        (&*stream)
+            .write_all(&proof)
+            .and_then(|()| Until(&stream, Instant::now() + patience).read_exact(&mut welcome))
+            .map_err(as_of_peer)?;
+        if welcome != WELCOME {
+            return Err(Failed::Other);
+        }
+        prepare(&stream, Side::Origin).map_err(Failed::Call)?;
+        Ok(stream)
+    }
 }
 
 fn as_of_peer(error: io::Error) -> Failed {

@@ -17,7 +17,7 @@ mod socket;
 mod stream;
 
 pub(crate) use agent::{ChannelAgent, Next, Serve};
-pub(crate) use dial::{Redialled, dial, redial};
+pub(crate) use dial::{Dialling, Redialled, dial, redial};
 pub(crate) use interfaces::{Interface, all, published};
 pub(crate) use listen::{Opened, interface, open};
 pub(crate) use peers::{KnownPeers, Presence, Status};

@@ -62,6 +62,12 @@ pub(crate) fn prepare(stream: &TcpStream, side: Side) -> io::Result<()> {
     Ok(())
 }
 
+/// Makes keepalive probes start soon.
+pub(super) fn await_answer(stream: &TcpStream) {
+    // If the system refuses this, death is detected later.
+    let _ = sockopt::set_tcp_keepidle(stream, AWAITED);
+}
+
 /// Older kernels refuse this.
 fn limit_repetitions(stream: &TcpStream) {
     let limit = LONGEST_REPETITION;

@@ -23,9 +23,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::channel::{
-    self, ChannelAgent, Interface, KnownPeers, Opened, Record, Redialled, SILENCE,
+    self, ChannelAgent, Dialling, Interface, KnownPeers, Opened, Record, Redialled, SILENCE,
 };
-use crate::device::cancellation::{Cancellation, IsAborted};
+use crate::device::cancellation::IsAborted;
 /// The name that `--device` takes.
 use crate::error::TCP as DEVICE;
 use crate::fork::OfProcess;
@@ -119,7 +119,7 @@ pub(crate) struct TcpDevice {
     keys: Keys,
     peers: Arc<KnownPeers>,
     endpoints: Mutex<HashMap<u64, Arc<TcpEndpoint>>>,
-    cancellation: Cancellation,
+    dialling: Dialling,
     agent: OfProcess<ChannelAgent<Serving>>,
 }
 
@@ -164,7 +164,7 @@ impl TcpDevice {
             keys,
             peers,
             endpoints: Mutex::default(),
-            cancellation: Cancellation::default(),
+            dialling: Dialling::default(),
         })
     }
 
@@ -235,8 +235,19 @@ impl Device for TcpDevice {
         if let Some(endpoint) = self.endpoints().get(&peer.instance) {
             return Ok(endpoint.clone());
         }
+        // Who tells others of an abort has no time for ranks that do not answer.
+        let patience = match self.dialling.cancellation.is_due() {
+            true => ASKED,
+            false => SILENCE,
+        };
         // Without the lock: dialing may take seconds.
-        let stream = channel::dial(&self.own, &peer, SILENCE, "connecting by TCP")?;
+        let stream = channel::dial(
+            &self.own,
+            &peer,
+            patience,
+            "connecting by TCP",
+            Some(&self.dialling),
+        )?;
         let (own, record) = (self.own.clone(), peer.clone());
         let at = stream.peer_addr().map(|at| at.ip());
         let redial = Box::new(move || match at {
@@ -255,7 +266,7 @@ impl Device for TcpDevice {
             peer,
             stream,
             self.keys,
-            self.cancellation.clone(),
+            self.dialling.cancellation.clone(),
         ));
         Ok(self.endpoints().entry(instance).or_insert(endpoint).clone())
     }
@@ -270,7 +281,7 @@ impl Device for TcpDevice {
     }
 
     fn cancel_when(&self, is_aborted: IsAborted) {
-        self.cancellation.when(is_aborted);
+        self.dialling.cancellation.when(is_aborted);
     }
 
     fn close(&self) {

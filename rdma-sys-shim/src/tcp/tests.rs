@@ -210,6 +210,24 @@ fn open(secret: u8) -> TcpDevice {
     TcpDevice::open("lo", JobSecret([secret; 32]), Keys::Own).unwrap()
 }
 
+#[test]
+fn a_peer_gets_through_to_a_port_with_thousands_of_strangers() {
+    const STRANGERS: usize = 5000;
+    let _others = ASSISTING.lock();
+    let (target, origin) = (open(1), open(1));
+    let region = target.allocate(8, 8).unwrap();
+    let at = ("127.0.0.1", target.own.port);
+    // Where fewer descriptors are allowed, as many as there are; some are left for the peer.
+    let mut strangers: Vec<_> = (0..STRANGERS)
+        .map_while(|_| TcpStream::connect(at).ok())
+        .collect();
+    strangers.truncate(strangers.len().min(STRANGERS) - 10);
+    assert!(strangers.len() > 400, "too few for a test");
+    let way = origin.connect(&target.address()).unwrap();
+    write(&*way, &[7; 8], region.remote().at(0)).unwrap();
+    drop(strangers);
+}
+
 /// The ends of a connection that is reset, and of the one that follows. `lives`: what the process does when it is dialled
 /// again.
 fn reset_amid(lives: bool, is_idle: bool) -> (Origin, Arc<Status>, TcpStream) {

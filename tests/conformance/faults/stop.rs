@@ -24,7 +24,7 @@ const HEARD: Duration = Duration::from_secs(10);
 static BYTES: [u8; 1000] = [1; 1000];
 
 /// What rank 1 does with the stopped rank meanwhile.
-const USES: [&str; 4] = ["flush", "short_puts", "atomics", "lock"];
+const USES: [&str; 5] = ["flush", "short_puts", "atomics", "lock", "first_contact"];
 
 pub(crate) fn trials(device: &'static str) -> Vec<Trial> {
     let check = move || {
@@ -94,20 +94,21 @@ fn die_beside_the_stopped(used: &str) -> Result<()> {
         1 => STILL,
         _ => DEAD,
     };
-    if world.rank() == 1 {
+    let is_first = used == "first_contact";
+    if world.rank() == 1 && !is_first {
         window.lock(LockKind::Exclusive, STILL, Assert::NONE)?;
         put_from(&window, &BYTES[..1], STILL, 8)?;
         window.unlock(STILL)?;
     }
-    // All connect to both, and leave the barrier before rank 0 is stopped.
+    // All connect to both, but for rank 1 before its first contact, and leave the barrier before rank 0 is stopped.
     count_up(&window, DEAD, 1)?;
     world.barrier()?;
-    if world.rank() != STILL {
+    if world.rank() > u32::from(is_first) {
         count_up(&window, STILL, 1)?;
     }
     match world.rank() {
         STILL => {
-            while count_up(&window, STILL, 0)? < 3 {
+            while count_up(&window, STILL, 0)? < 3 - u64::from(is_first) {
                 std::thread::sleep(Duration::from_millis(1));
             }
             send(still, libc::SIGSTOP);
@@ -118,6 +119,7 @@ fn die_beside_the_stopped(used: &str) -> Result<()> {
             kill_oneself();
         }
         1 => {
+            std::thread::sleep(STOPPED / 4);
             std::thread::spawn(move || {
                 std::thread::sleep(STOPPED_AT_MOST);
                 send(still, libc::SIGCONT);
@@ -158,7 +160,7 @@ fn use_one(window: &Window, used: &str, target: u32) -> Result<()> {
     window.lock_all(Assert::NONE)?;
     while begun.elapsed() < Duration::from_millis(20) {
         match used {
-            "flush" => {
+            "flush" | "first_contact" => {
                 put_from(window, &BYTES[..100], target, 16)?;
                 window.flush(target)?;
             }

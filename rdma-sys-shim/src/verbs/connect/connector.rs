@@ -120,7 +120,7 @@ impl Connector {
             state.is_heard = true;
             return Ok(());
         }
-        let stream = channel::dial(&own.record, &peer.record, *timeout, OPERATION)?;
+        let stream = channel::dial(&own.record, &peer.record, *timeout, OPERATION, None)?;
         let ours = pairing.state().numbers(queues, peer, &pairing.status);
         let ours = ours.map_err(here)?;
         let theirs = self.exchange(&stream, ours, peer, pairing)?;
