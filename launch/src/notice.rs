@@ -1,5 +1,6 @@
-//! The word with which `transom run` reports at once that a rank has died, in a segment that all ranks map. Without it,
-//! ranks notice the death only when one of them waits for the dead rank.
+//! The word that says which rank failed first, and how, in a segment of `transom run` that all ranks map. The launcher
+//! reports a death by it at once; without it, ranks notice the death only when one of them waits for the dead rank. A
+//! rank that gives up writes it before it tells its peers, so that the launcher does not take their ends for the cause.
 
 use std::sync::atomic::Ordering;
 
@@ -33,6 +34,12 @@ impl Notice {
                 Self(None)
             }
         }
+    }
+
+    /// The rank that failed first, as far as the launcher or a rank has said.
+    pub(crate) fn first(&self) -> Option<u32> {
+        let word = self.0.as_ref()?.word().load(Ordering::Relaxed);
+        (word != 0).then(|| culprit(word))
     }
 
     /// Tells all ranks. If called again, the first cause stays.

@@ -116,7 +116,10 @@ impl Context {
             Ordering::Relaxed,
         );
         match found {
-            Ok(_) => self.write_everywhere(ours, true),
+            Ok(_) => {
+                self.abort_words.tell_launcher(ours);
+                self.write_everywhere(ours, true);
+            }
             Err(first) => self.write_everywhere(first, false),
         }
     }

@@ -65,6 +65,12 @@ impl AbortWords {
         unsafe { self.abort.as_ref() }
     }
 
+    /// Tells the launcher whose failure was the first, before ranks that learn of it end. Nobody changes a notice.
+    pub(crate) fn tell_launcher(&self, word: u64) {
+        let order = Ordering::Relaxed;
+        let _ = self.notice().compare_exchange(0, word, order, order);
+    }
+
     #[inline]
     fn notice(&self) -> &AtomicU64 {
         // SAFETY: as above, or the launcher's word, which lives as long as `self`.

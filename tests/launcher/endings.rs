@@ -5,13 +5,14 @@ use std::os::unix::process::CommandExt as _;
 use libtest_mimic::Trial;
 use transom_testing::job::{Job, read_lines, run, transom_run, until};
 
-use crate::{script, trials};
+use crate::{role, script, trials};
 
 pub(crate) fn tests() -> Vec<Trial> {
     trials!["endings":
         success_is_zero,
         sixty_four_ranks,
         the_first_failing_rank_gives_the_code,
+        the_rank_that_made_others_fail_is_named,
         a_killed_rank_gives_its_signal,
         ranks_that_will_not_end_are_killed,
         the_others_run_on_if_told,
@@ -56,6 +57,31 @@ fn the_first_failing_rank_gives_the_code() {
     };
     assert!(line.starts_with("transom run: rank 2 (pid "), "{line}");
     assert!(line.ends_with(") exited with code 7"), "{line}");
+}
+
+fn the_rank_that_made_others_fail_is_named() {
+    let tcp = [&["--device", "tcp"][..], &[]];
+    for (role_name, code) in [
+        ("panics-first", 101),
+        ("leaves-first", 7),
+        ("gives-up-first", 7),
+    ] {
+        for options in tcp {
+            run(&mut role(3, options, role_name))
+                .expect(code)
+                .says("transom run: rank 0 (pid ")
+                .says(&format!(") exited with code {code}\n"));
+        }
+    }
+    // Those that fail in consequence are reported as well, but later.
+    let done = run(&mut role(3, &["--keep-going"], "panics-first")).expect(101);
+    let ends = done
+        .stderr
+        .lines()
+        .filter(|line| line.starts_with("transom run"));
+    let ends: Vec<_> = ends.collect();
+    assert_eq!(ends.len(), 3, "{ends:?}");
+    assert!(ends[0].starts_with("transom run: rank 0 (pid "), "{ends:?}");
 }
 
 fn a_killed_rank_gives_its_signal() {

@@ -6,6 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, exit};
 use std::time::Duration;
 
+use transom::raw::Window;
+use transom::{AbortCause, Info, Job};
 use transom_launch::{Bootstrap, start};
 use transom_testing::environment::own_rank;
 use transom_testing::job::playing;
@@ -29,6 +31,14 @@ pub(crate) fn play(role: &str) {
         "gather" => gather(),
         "give-up" => give_up(),
         "leave" => leave(),
+        "panics-first" => fails_first(|job, _| {
+            let _job = job;
+            panic!("no more");
+        }),
+        "leaves-first" => fails_first(|job, _| drop(job)),
+        "gives-up-first" => fails_first(|_job, window| {
+            transom::lower::give_up(&window, AbortCause::EpochFailed);
+        }),
         "leave-before-joining" => leave_before_joining(),
         "init" => init(),
         "wait" => wait(),
@@ -150,6 +160,30 @@ fn give_up() {
     let error = job.world().barrier().unwrap_err();
     println!("rank {}: {error}", job.world().rank());
     std::thread::sleep(Duration::from_secs(1000));
+}
+
+/// Ends slowly after what was declared later, as a program does that has much to free.
+struct Slow;
+
+impl Drop for Slow {
+    fn drop(&mut self) {
+        std::thread::sleep(Duration::from_millis(300));
+    }
+}
+
+/// Rank 0 fails, and takes its time until its process ends. The others end at once with the error that they get.
+fn fails_first(fail: fn(Job, Window)) {
+    let job = Job::init().unwrap();
+    let window = Window::allocate(job.world(), 8, 1, &Info::new()).unwrap();
+    job.world().barrier().unwrap();
+    if job.world().rank() == 0 {
+        let slow = Slow;
+        fail(job, window);
+        drop(slow);
+        exit(7);
+    }
+    job.world().barrier().unwrap_err();
+    exit(1);
 }
 
 fn leave() {

@@ -33,6 +33,9 @@ const READER_LIMIT: Duration = Duration::from_secs(1);
 /// How long a rank may take to end after its connection was closed. An ending process closes its descriptors shortly
 /// before it ends.
 const ENDING: Duration = Duration::from_secs(2);
+/// How long a rank that has given up may take to end, before failures of others are reported without its own. It may
+/// still be telling its peers.
+const GIVING_UP: Duration = Duration::from_secs(3);
 /// How many reads of 4 KiB are made from a rank that has ended. The socket holds less than that.
 const LAST_WORDS: u32 = 64;
 
@@ -63,6 +66,8 @@ struct Supervisor<'a> {
     running: u32,
     phase: Phase,
     failure: Option<Failure>,
+    /// Failures after that of a rank that has given up and has not ended yet, each with its time.
+    later: Vec<(u32, Cause, Instant)>,
     signal: Option<i32>,
     refused: Option<LaunchError>,
 }
@@ -132,6 +137,7 @@ impl<'a> Supervisor<'a> {
             running: 0,
             phase: Phase::Running,
             failure: None,
+            later: Vec::new(),
             signal: None,
             refused: None,
         })
@@ -232,6 +238,7 @@ impl<'a> Supervisor<'a> {
             self.end(libc::SIGTERM);
         }
         self.give_up_replaced();
+        self.report_later();
         if let Phase::Ending { signal, kill_at } = self.phase
             && self.running > 0
             && Instant::now() >= kill_at
@@ -251,6 +258,7 @@ impl<'a> Supervisor<'a> {
             Phase::Running => self
                 .needed_after_close()
                 .map(|(_, since)| since + ENDING)
+                .chain(self.later.first().map(|&(_, _, since)| since + GIVING_UP))
                 .min(),
             Phase::Ending { kill_at, .. } => Some(kill_at),
             Phase::Killed => None,
@@ -362,7 +370,6 @@ impl<'a> Supervisor<'a> {
                 message,
             } => {
                 self.fail(rank, Cause::Aborted { code, message });
-                self.end(libc::SIGTERM);
             }
             Action::Stuck {
                 missing,
@@ -426,6 +433,37 @@ impl<'a> Supervisor<'a> {
         if self.phase != Phase::Running {
             return;
         }
+        if self.follows(rank) {
+            self.later.push((rank, cause, Instant::now()));
+            return;
+        }
+        self.report(rank, cause);
+    }
+
+    /// Whether another rank has failed before this one, and its end will say how.
+    fn follows(&self, rank: u32) -> bool {
+        let first = self.notice.first().filter(|&first| first != rank);
+        let first = first.and_then(|first| self.ranks.get(first as usize));
+        first.is_some_and(|first| first.ended.is_none())
+    }
+
+    fn report_later(&mut self) {
+        let Some(&(rank, _, since)) = self.later.first() else {
+            return;
+        };
+        if self.follows(rank) && since.elapsed() < GIVING_UP {
+            return;
+        }
+        for (rank, cause, _) in std::mem::take(&mut self.later) {
+            self.report(rank, cause);
+        }
+    }
+
+    fn report(&mut self, rank: u32, cause: Cause) {
+        if self.phase != Phase::Running {
+            return;
+        }
+        let aborts = matches!(cause, Cause::Aborted { .. });
         let pid = self.ranks[rank as usize].child.id();
         let failure = Failure { rank, pid, cause };
         self.output.catch_up(rank);
@@ -437,7 +475,7 @@ impl<'a> Supervisor<'a> {
             Cause::Replaced => REPLACED,
         };
         self.failure.get_or_insert(failure);
-        if !self.launch.keep_going {
+        if aborts || !self.launch.keep_going {
             self.end(libc::SIGTERM);
         }
         if self.server.is_needed(rank) {

@@ -40,10 +40,7 @@ pub enum PmiError {
         timeout: Duration,
     },
     /// Hydra waits for a rank that has already ended.
-    #[error(
-        "{request}: a rank on this node ended before it joined the job, with exit code 0, which the \
-         launcher takes for success"
-    )]
+    #[error("{request}: a rank on this node ended before it joined the job")]
     Missing {
         /// The request that had no reply.
         request: &'static str,
