@@ -57,6 +57,61 @@ fn a_line_on_standard_error_is_one_write() {
     }
 }
 
+/// All that the command prints, but for the measurements of `bench`.
+const PRINTING: [&[&str]; 10] = [
+    &["man"],
+    &["devices"],
+    &["devices", "--json"],
+    &["doctor"],
+    &["doctor", "--json"],
+    &["completions", "bash"],
+    &["model", "-n", "4"],
+    &["--help"],
+    &["help", "run"],
+    &["--version"],
+];
+
+#[test]
+fn output_that_cannot_be_written_is_told() {
+    for args in PRINTING {
+        let is_doctor = args[0] == "doctor";
+        let mut full = Command::new(env!("CARGO_BIN_EXE_transom"));
+        full.args(args).stdin(Stdio::null());
+        full.stdout(fs::File::create("/dev/full").unwrap());
+        let mut closed = Command::new("sh");
+        closed.args(["-c", "exec \"$@\" >&-", "sh", env!("CARGO_BIN_EXE_transom")]);
+        closed.args(args);
+        let causes = ["No space left on device", "Bad file descriptor"];
+        for (mut command, cause) in [full, closed].into_iter().zip(causes) {
+            let output = command.stderr(Stdio::piped()).spawn().unwrap();
+            let output = output.wait_with_output().unwrap();
+            let error = String::from_utf8(output.stderr).unwrap();
+            let line = format!("transom: cannot write to standard output: {cause}");
+            assert!(error.starts_with(&line), "{args:?}: {error:?}");
+            assert_eq!(error.lines().count(), 1, "{args:?}: {error:?}");
+            // With 1, doctor would say that there are warnings only.
+            let expected = if is_doctor { 2 } else { 1 };
+            assert_eq!(output.status.code(), Some(expected), "{args:?}");
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_trouble() {
+    for args in PRINTING {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_transom"));
+        command.args(args).stdin(Stdio::null()).stdout(writer);
+        let output = command.stderr(Stdio::piped()).spawn().unwrap();
+        let output = output.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), "", "{args:?}");
+        if args[0] == "doctor" {
+            assert_eq!(output.status.code(), Some(transom(args).0), "{args:?}");
+        }
+    }
+}
+
 #[test]
 fn np_is_as_good_as_n_and_that_of_a_program_is_its_own() {
     let (code, out, error) = transom(&["run", "-np", "2", "echo", "-np", "4"]);

@@ -13,6 +13,7 @@ mod picture;
 mod run;
 mod screen;
 mod spelling;
+mod standard_output;
 mod suggested;
 mod usage;
 

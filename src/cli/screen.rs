@@ -2,7 +2,7 @@
 //! them.
 
 use std::fmt::Display;
-use std::io::{self, Write as _};
+use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
 use anstream::adapter::strip_str;
@@ -10,6 +10,8 @@ use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use console::Term;
 use serde::Serialize;
+
+use super::{USAGE, standard_output};
 
 pub(super) const GOOD: Style = AnsiColor::Green.on_default();
 pub(super) const DOUBTFUL: Style = AnsiColor::Yellow.on_default().bold();
@@ -46,7 +48,12 @@ pub(super) fn columns() -> Option<usize> {
 
 /// Prints text that may contain styles.
 pub(super) fn print(text: &str) -> ExitCode {
-    written(anstream::stdout().write_all(text.as_bytes()))
+    written(write(anstream::stdout(), text.as_bytes()), None)
+}
+
+/// The same, where the exit code says what the text says.
+pub(super) fn print_judged(text: &str, code: u8) -> ExitCode {
+    written(write(anstream::stdout(), text.as_bytes()), Some(code))
 }
 
 /// One JSON object in each line.
@@ -58,12 +65,26 @@ pub(super) fn json_lines(objects: &[impl Serialize]) -> String {
 
 /// Prints a file's content unchanged.
 pub(super) fn print_bytes(content: &[u8]) -> ExitCode {
-    written(std::io::stdout().write_all(content))
+    written(write(io::stdout(), content), None)
 }
 
-fn written(result: std::io::Result<()>) -> ExitCode {
+fn write(mut to: impl Write, content: &[u8]) -> io::Result<()> {
+    if standard_output::was_closed() {
+        return Err(io::Error::from_raw_os_error(libc::EBADF));
+    }
+    to.write_all(content)?;
+    to.flush()
+}
+
+/// The exit code, which is `judged` if somebody can know what the text says.
+fn written(result: io::Result<()>, judged: Option<u8>) -> ExitCode {
     match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE,
+        Ok(()) => ExitCode::from(judged.unwrap_or(0)),
+        // The reader has seen enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::from(judged.unwrap_or(1)),
+        Err(error) => fail(
+            &format_args!("cannot write to standard output: {error}"),
+            judged.map_or(1, |_| USAGE),
+        ),
     }
 }

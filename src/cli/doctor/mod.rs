@@ -52,16 +52,13 @@ pub(super) fn run(args: &Args) -> ExitCode {
     report(&findings, args.json)
 }
 
-/// Prints the findings. The exit code is that of the worst level.
+/// Prints the findings. The exit code is that of the worst level, or of a failure if they cannot be printed.
 fn report(findings: &[Finding], json: bool) -> ExitCode {
     let text = match json {
         true => super::screen::json_lines(findings),
         false => finding::text(findings, super::screen::columns()),
     };
-    match super::print(&text) {
-        ExitCode::SUCCESS => ExitCode::from(finding::exit_code(findings)),
-        failure => failure,
-    }
+    super::screen::print_judged(&text, finding::exit_code(findings))
 }
 
 fn examine(machine: &Machine, probes: &Probes, wanted: &Wanted) -> Vec<Finding> {
