@@ -16,7 +16,8 @@ use crate::error::{Error, Misuse, Result};
 /// assert_eq!(block(10, 3, 2), 6..10);
 /// ```
 #[must_use]
-pub fn block(count: usize, parts: u32, part: u32) -> Range<usize> {
+pub fn block(count: usize, parts: u32, part: impl IntoRank) -> Range<usize> {
+    let part = part.into_rank("block", parts).unwrap_or(parts);
     let at = |part: u32| match part < parts {
         true => (count as u128 * u128::from(part) / u128::from(parts)) as usize,
         false => count,
@@ -193,7 +194,13 @@ mod tests {
             }
         }
         assert_eq!(
-            [block(5, 2, 2), block(5, 0, 0), block(5, 2, u32::MAX)],
+            [
+                block(5, 2, 2),
+                block(5, 0, 0),
+                block(5, 2, u32::MAX),
+                block(5, 2, -1),
+                block(5, 2, 1_usize << 40)
+            ],
             [5..5, 5..5, 5..5]
         );
     }
