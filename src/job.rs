@@ -216,6 +216,7 @@ impl Job {
                 surely: None,
             },
         };
+        let _call = diagnostics::in_call_of_its_own(OPERATION);
         let patience = self.context.patience();
         let place = || "of the job".to_owned();
         patience.wait(

@@ -1,13 +1,10 @@
 //! Merging: combines a value of every rank into one value of the same length, in as many rounds as an
 //! allgather takes.
 
-use std::sync::MutexGuard;
-
 use bytemuck::{Pod, Zeroable};
 
 use super::call::Call;
-use super::carrier::Carrier;
-use super::{Communicator, to_elements};
+use super::{Communicator, InCollective, to_elements};
 use crate::datatype::Element;
 use crate::error::{Error, ErrorClass, Result};
 
@@ -32,7 +29,7 @@ pub(crate) struct Merged<'c, T> {
     pub(crate) value: T,
     comm: &'c Communicator,
     operation: &'static str,
-    carrier: MutexGuard<'c, Box<dyn Carrier>>,
+    carrier: InCollective<'c>,
 }
 
 impl Communicator {

@@ -27,6 +27,7 @@ mod values;
 
 use std::any::type_name;
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 pub use grid::{Grid, block};
@@ -44,6 +45,7 @@ pub(crate) use team::{Rings, Team};
 pub(crate) use two_steps::block_bytes;
 
 use crate::datatype::{Element, Op, Reduce};
+use crate::diagnostics::{self, InCall};
 use crate::error::{AbortCause, Error, ErrorClass, Misuse, PeerError, Result, SystemError};
 use crate::memory::columns::Column;
 use crate::memory::control::ControlBlock;
@@ -74,6 +76,26 @@ pub struct Communicator {
 struct Inner {
     team: Team,
     carrier: Mutex<Box<dyn Carrier>>,
+}
+
+/// A collective call that has begun. Its waits are shown under its name.
+struct InCollective<'c> {
+    carrier: MutexGuard<'c, Box<dyn Carrier>>,
+    _call: Option<InCall>,
+}
+
+impl Deref for InCollective<'_> {
+    type Target = Box<dyn Carrier>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.carrier
+    }
+}
+
+impl DerefMut for InCollective<'_> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.carrier
+    }
 }
 
 impl Communicator {
@@ -157,11 +179,14 @@ impl Communicator {
         operation: &'static str,
         call: Call,
         fit: Result<()>,
-    ) -> Result<MutexGuard<'_, Box<dyn Carrier>>> {
+    ) -> Result<InCollective<'_>> {
         self.team().context.check_aborted(operation)?;
-        let mut carrier = lock(&self.inner.carrier);
-        carrier.begin(operation, call, fit)?;
-        Ok(carrier)
+        let mut begun = InCollective {
+            _call: diagnostics::in_call_of_its_own(operation),
+            carrier: lock(&self.inner.carrier),
+        };
+        begun.carrier.begin(operation, call, fit)?;
+        Ok(begun)
     }
 
     /// Local. This process's rank.

@@ -22,6 +22,12 @@ thread_local! {
     static WAITS: Cell<bool> = const { Cell::new(false) };
 }
 
+/// Whether this thread is in a call.
+pub(super) fn is_in_call() -> bool {
+    CALL.try_with(|call| call.borrow().is_some())
+        .unwrap_or(true)
+}
+
 /// Kept while a thread is in a call.
 pub(crate) struct InCall {
     outer: Option<Call>,

@@ -138,6 +138,11 @@ pub(crate) fn in_call(name: &'static str) -> Option<InCall> {
     counts_waits().then(|| InCall::enter(name, None, None, true))
 }
 
+/// The same, unless the thread is in a call already, which then makes this one.
+pub(crate) fn in_call_of_its_own(name: &'static str) -> Option<InCall> {
+    (counts_waits() && !call::is_in_call()).then(|| InCall::enter(name, None, None, true))
+}
+
 #[cfg(feature = "log")]
 fn rank() -> Option<u32> {
     Some(RANK.load(Ordering::Relaxed)).filter(|&rank| rank != NO_RANK)

@@ -26,6 +26,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         who_waits_serves_those_who_do_not,
         a_bad_report_is_told_of_once,
         the_trace_begins_and_ends_what_happened,
+        waits_in_communicators_say_what_they_are,
         a_trace_goes_on_where_ranks_are_killed,
         a_trace_that_cannot_be_written_stops_nothing,
         the_log_has_time_and_rank,
@@ -45,6 +46,7 @@ pub(crate) fn play(role: &str) {
         "seen-waiting" => waiting(Duration::from_millis(100)),
         "seen-waiting-long" => waiting(Duration::from_secs(4)),
         "seen-epochs" => epochs(),
+        "seen-collectives" => collectives(),
         "seen-killed" => killed(),
         "seen-leak" => leak(),
         "seen-own-subscriber" => own_subscriber(),
@@ -230,6 +232,25 @@ fn killed() {
     let error = window.fence(Assert::NONE).unwrap_err();
     eprintln!("{error}");
     std::process::exit(3);
+}
+
+/// Rank 0 waits for the other in three calls.
+fn collectives() {
+    let job = Job::init().unwrap();
+    let late = || {
+        if job.world().rank() == 1 {
+            std::thread::sleep(Duration::from_millis(30));
+        }
+    };
+    late();
+    job.world().barrier().unwrap();
+    late();
+    job.world().allreduce_value(1, Op::Sum).unwrap();
+    late();
+    let dup = job.world().dup().unwrap();
+    late();
+    dup.barrier().unwrap();
+    job.finish().unwrap();
 }
 
 /// Drops a window without freeing it, which the log tells of.
@@ -566,6 +587,21 @@ fn the_trace_begins_and_ends_what_happened() {
         .filter(|event| event["name"] == "wait in fence");
     let mut of_first = waits.filter(|event| event["pid"] == 0);
     assert!(of_first.next().is_some());
+}
+
+fn waits_in_communicators_say_what_they_are() {
+    let (_, events) = traced("seen-collectives", 0);
+    check_slices(&events);
+    let of_first = events.iter().filter(|event| event["pid"] == 0);
+    let names: Vec<_> = of_first
+        .filter_map(|event| event["name"].as_str())
+        .collect();
+    for name in ["barrier", "allreduce", "dup"] {
+        assert!(names.contains(&name), "{name}: {names:?}");
+        let wait = format!("wait in {name}");
+        assert!(names.contains(&&*wait), "{wait}: {names:?}");
+    }
+    assert!(!names.contains(&"wait"), "{names:?}");
 }
 
 fn a_trace_goes_on_where_ranks_are_killed() {
