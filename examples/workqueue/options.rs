@@ -31,7 +31,7 @@ pub(crate) struct Options {
     pub(crate) schedule: Schedule,
 
     /// Write a PNG picture to this file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE.png", value_parser = parse_picture)]
     pub(crate) picture: Option<PathBuf>,
 
     /// Compute all on one rank too, and compare
@@ -58,4 +58,12 @@ pub(crate) enum Schedule {
     Dynamic,
     /// Each rank has as many rows as any other, to compare with
     Static,
+}
+
+fn parse_picture(text: &str) -> Result<PathBuf, &'static str> {
+    let path = PathBuf::from(text);
+    match path.extension() {
+        Some(extension) if extension.eq_ignore_ascii_case("png") => Ok(path),
+        _ => Err("the picture is a PNG file, and so ends in .png"),
+    }
 }

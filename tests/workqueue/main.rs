@@ -141,10 +141,10 @@ fn the_picture_is_black_where_the_set_is() {
     assert_eq!(bytes[12 * 30 + 22], 0);
     assert!(bytes[0] > 0);
 
-    let done = run(workqueue(3, &["--height=5", "--width=5"]).arg("--picture=/dev/null/x"));
+    let done = run(workqueue(3, &["--height=5", "--width=5"]).arg("--picture=/dev/null/x.png"));
     assert_eq!(done.status.code(), Some(1));
     assert!(
-        done.stderr.contains("/dev/null/x: Not a directory"),
+        done.stderr.contains("/dev/null/x.png: Not a directory"),
         "{}",
         done.stderr
     );
@@ -157,6 +157,7 @@ fn options_that_make_no_sense_are_refused_once() {
         ("--height=99999", "--height"),
         ("--iterations=0", "--iterations"),
         ("--schedule=guided", "dynamic"),
+        ("--picture=set.jpg", ".png"),
     ] {
         let done = endings(3, &program("workqueue"), &[Path::new(option)]);
         assert_eq!(done.text(), "ended 2\n".repeat(3));
