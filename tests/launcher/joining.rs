@@ -19,6 +19,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         a_rank_that_leaves_early_is_named_to_the_others,
         a_rank_that_never_joins_ends_the_job,
         children_of_ranks_are_not_ranks,
+        variables_that_contradict_the_launcher_are_an_error,
         without_a_launcher_a_process_is_alone,
         ranks_are_told_their_launcher_and_device,
         ranks_start_though_their_launcher_names_no_nodes,
@@ -159,6 +160,29 @@ fn reported(variables: &[(&str, &str)]) -> String {
     run(&mut command).expect(0).text().trim_end().to_owned()
 }
 
+fn variables_that_contradict_the_launcher_are_an_error() {
+    for (name, value) in [
+        ("TRANSOM_SIZE", "3"),
+        ("TRANSOM_SIZE", "1"),
+        ("TRANSOM_RANK", "7"),
+    ] {
+        let done = run(role(2, &["--keep-going"], "init").env(name, value)).expect(0);
+        for part in [
+            "the launcher says something else",
+            &format!("{name}={value:?}"),
+        ] {
+            assert!(done.text().contains(part), "{}", done.text());
+        }
+    }
+    let agrees = run(role(2, &[], "init").env("TRANSOM_SIZE", "2")).expect(0);
+    assert_eq!(agrees.text(), "");
+    // A rank of another job may start one.
+    let mut nested = role(2, &[], "init");
+    nested.env("TRANSOM_RANK", "1").env("TRANSOM_SIZE", "5");
+    nested.env("TRANSOM_RENDEZVOUS", "localhost:1");
+    assert_eq!(run(&mut nested).expect(0).text(), "");
+}
+
 fn without_a_launcher_a_process_is_alone() {
     assert_eq!(reported(&[]), "alone");
     let half = reported(&[("PMI_RANK", "0"), ("PMI_SIZE", "4")]);
@@ -214,6 +238,10 @@ fn under_hydra_a_rank_that_never_joins_is_missed() {
     let done = hydra(3, "leave-before-joining");
     assert!(!done.status.success());
     done.says("a rank on this node ended before it joined the job");
+    // Nobody knows with which code.
+    let done = hydra(3, "fail-before-joining");
+    assert!(!done.status.success());
+    assert!(!done.stderr.contains("exit code 0"), "{}", done.stderr);
 }
 
 fn under_hydra_ranks_do_not_wait_without_their_launcher() {

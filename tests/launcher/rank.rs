@@ -39,7 +39,8 @@ pub(crate) fn play(role: &str) {
         "gives-up-first" => fails_first(|_job, window| {
             transom::lower::give_up(&window, AbortCause::EpochFailed);
         }),
-        "leave-before-joining" => leave_before_joining(),
+        "leave-before-joining" => leave_before_joining(0),
+        "fail-before-joining" => leave_before_joining(3),
         "init" => init(),
         "wait" => wait(),
         "meet" => meet(),
@@ -198,10 +199,11 @@ fn leave() {
     }
 }
 
-fn leave_before_joining() {
-    if own_rank() != 1
-        && let Err(error) = join().allgather(b"here")
-    {
+fn leave_before_joining(code: i32) {
+    if own_rank() == 1 {
+        exit(code);
+    }
+    if let Err(error) = join().allgather(b"here") {
         eprintln!("{error}");
         exit(1);
     }

@@ -57,14 +57,17 @@ impl Template<'_> {
             .env("PMI_SIZE", launch.ranks.to_string())
             .env("PMI_JOBID", self.job)
             .env("TRANSOM_LAUNCHER_PID", std::process::id().to_string())
-            // The launcher itself may be a rank of another job, and have these variables.
-            .env_remove("TRANSOM_RANK")
-            .env_remove("TRANSOM_SIZE")
-            .env_remove("TRANSOM_RENDEZVOUS")
             .stdin(stdin)
             .stdout(output())
             .stderr(output())
             .process_group(self.group);
+        // The launcher itself may be a rank of another job, and have its variables. Without an address they are of no
+        // job, and the ranks say if they contradict this one.
+        if std::env::var_os("TRANSOM_RENDEZVOUS").is_some() {
+            for name in ["TRANSOM_RANK", "TRANSOM_SIZE", "TRANSOM_RENDEZVOUS"] {
+                command.env_remove(name);
+            }
+        }
         if let Some(device) = &launch.device {
             command.env("TRANSOM_DEVICE", device);
         }
