@@ -6,7 +6,7 @@ use super::IntoRank;
 use crate::error::{Error, Misuse, Result};
 
 /// Local. The elements of part `part` if `count` elements are cut into `parts` contiguous parts whose lengths differ by
-/// at most one. Empty for parts after the last one.
+/// at most one. Empty if `part` is not below `parts`, or negative.
 ///
 /// ```
 /// use transom::block;
