@@ -138,6 +138,26 @@ fn np_is_as_good_as_n_and_that_of_a_program_is_its_own() {
 }
 
 #[test]
+fn a_device_that_does_not_exist_is_said_before_other_mistakes() {
+    for ranks in ["1", "2"] {
+        let (_, out, error) = transom(&[
+            "bench",
+            "-n",
+            ranks,
+            "--device",
+            "nosuch",
+            "--hint",
+            "no_locks=2",
+        ]);
+        assert_eq!(out, "");
+        assert!(
+            error.starts_with("transom: no device \"nosuch\""),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn what_was_meant_is_suggested() {
     refused(
         &["bnech"],

@@ -61,12 +61,12 @@ pub(super) fn run(args: &Args) -> ExitCode {
 /// Starts this command again as the ranks of a job.
 fn launch(plan: &Plan<'_>) -> Result<ExitCode> {
     let ranks = plan.args.ranks.unwrap_or(2);
-    enough(ranks)?;
-    plan.check_memory(ranks)?;
     // Report errors that every rank would make once, here. An open pipe would not end for its reader before rank 0 has
     // written.
     let spec = plan.args.device.clone().or_else(|| env::var(DEVICE).ok());
     REGISTRY.open(spec.as_deref().unwrap_or(""), &Surroundings::default())?;
+    enough(ranks)?;
+    plan.check_memory(ranks)?;
     super::hints::warn_of_unknown(&plan.unknown_hints);
     plan.args.plot.as_deref().map(PlotFile::probe).transpose()?;
     plan.check_hints()?;

@@ -55,8 +55,13 @@ pub(super) fn check(
     if let Err(error) = &chosen
         && error.subject != Subject::Ports
     {
-        // No line about a port would contain this.
-        findings.push(refusal("device", error, missing));
+        // No line about a port would contain this. A wrong name comes before what any name needs.
+        let at = if selector.name.is_some() {
+            0
+        } else {
+            findings.len()
+        };
+        findings.insert(at, refusal("device", error, missing));
         return findings;
     }
     // A defect of a port that is not needed is only a remark.
