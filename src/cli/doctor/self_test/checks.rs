@@ -123,7 +123,11 @@ pub(super) fn sums_beside_processor_in_memory(link: &Link, role: Role) -> Outcom
     }
     let own = link.processor_adds();
     let lost = ADDS + own - link.load(SUM_BESIDE_PROCESSOR).min(ADDS + own);
-    let said = format!("{lost} of {ADDS} adds of the device and {own} of the processor were lost");
+    let adds = format!("{ADDS} adds of the device and {own} of the processor");
+    let said = match lost {
+        0 => format!("all {adds} took effect"),
+        _ => format!("{lost} of {adds} were lost"),
+    };
     match (link.device.capabilities().atomic_domain, lost) {
         (AtomicDomain::Device, _) => Ok(format!("{said}; its atomics are its own, as it says")),
         (_, 0) => Ok(format!(
