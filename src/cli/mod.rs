@@ -20,6 +20,8 @@ mod usage;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
+use rdma_sys_shim::{Surroundings, probe};
+use transom::devices::REGISTRY;
 
 use screen::{fail, print, warn};
 
@@ -33,6 +35,12 @@ const DEVICE: &str = "TRANSOM_DEVICE";
 fn device_variable() -> Option<String> {
     let spec = std::env::var(DEVICE).ok()?;
     (!matches!(spec.as_str(), "" | "auto")).then_some(spec)
+}
+
+/// Tries what a job over the device soft does on this machine.
+fn try_soft() -> rdma_sys_shim::Result<()> {
+    drop(REGISTRY.open("soft", &Surroundings::default())?);
+    probe::mapping()
 }
 
 /// Whether a launcher with PMI-1, such as another of these commands, has started this process as a rank.

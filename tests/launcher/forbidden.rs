@@ -8,7 +8,7 @@ use libtest_mimic::Trial;
 use transom::raw::{Assert, Window};
 use transom::{BasicType, Info, Job, LockKind, Op};
 use transom_testing::environment::own_rank;
-use transom_testing::job::{quiet, run};
+use transom_testing::job::{quiet, run, transom_run};
 
 use crate::{role, script, trials};
 
@@ -16,6 +16,7 @@ pub(crate) fn tests() -> Vec<Trial> {
     let mut tests = trials!["forbidden":
         what_the_launcher_needs_is_named,
         what_a_rank_needs_is_named,
+        doctor_and_devices_try_what_a_job_does,
         attaching_is_refused_by_the_system,
     ];
     let tried = Command::new("unshare").args(UNSHARE).arg("true").output();
@@ -95,6 +96,45 @@ fn what_a_rank_needs_is_named() {
         assert!(line.contains("memfd_create failed"), "{line}");
         assert!(line.contains("have it allow memfd_create"), "{line}");
     }
+}
+
+fn doctor_and_devices_try_what_a_job_does() {
+    let transom = |args: &[&str]| {
+        let mut command = quiet(transom_run(&[]).get_program());
+        command.args(args).env_remove("TRANSOM_DEVICE");
+        command
+    };
+    for (call, name, check) in [
+        (libc::SYS_pidfd_open, "pidfd_open", "launcher"),
+        (libc::SYS_socketpair, "socketpair", "launcher"),
+        (libc::SYS_signalfd4, "signalfd4", "launcher"),
+        (
+            libc::SYS_memfd_create,
+            "memfd_create",
+            "memory of other ranks",
+        ),
+    ] {
+        let done = run(forbid(&mut transom(&["doctor"]), call)).expect(2);
+        let failures = done
+            .text()
+            .lines()
+            .filter(|line| line.starts_with("FAILURE"));
+        let failures: Vec<_> = failures.collect();
+        assert_eq!(failures.len(), 2, "{name}: {failures:?}");
+        assert!(
+            failures[0].contains(check) && failures[0].contains(name),
+            "{failures:?}"
+        );
+        assert!(failures[1].contains("not ready"), "{failures:?}");
+    }
+    let done = run(forbid(&mut transom(&["devices"]), libc::SYS_memfd_create)).expect(0);
+    let soft = done
+        .text()
+        .lines()
+        .find(|line| line.starts_with("soft "))
+        .unwrap();
+    assert!(soft.contains("memfd_create failed"), "{}", done.text());
+    assert!(!soft.contains("ready"), "{soft}");
 }
 
 /// Only the origin learns of it: its target expects to be attached to, and serves no requests.

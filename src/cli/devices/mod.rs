@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use super::screen::json_lines;
 use rdma_sys_shim::rdma::{self, RdmaDevice, Seat, Selector};
-use rdma_sys_shim::{DeviceInfo, Found};
+use rdma_sys_shim::{DeviceInfo, Found, State};
 use row::{DeviceRow, Jobs};
 use transom::devices::REGISTRY;
 use transom_launch::oversubscription;
@@ -25,8 +25,13 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> ExitCode {
     let spec = super::device_variable();
+    let mut devices = REGISTRY.list();
+    if let Err(error) = super::try_soft() {
+        // Every machine has it, and lists it without a trial.
+        devices[0].state = State::Unusable(error.to_string());
+    }
     let (rows, complaint) = rows(
-        REGISTRY.list(),
+        devices,
         spec.as_deref(),
         &Seat::here(&oversubscription::allowed()),
     );
@@ -54,7 +59,7 @@ fn rows(
     let named = spec.map(|spec| REGISTRY.find(spec, &devices, seat));
     let between_hosts = REGISTRY.find_between_hosts(&devices, seat);
     let mut rows: Vec<_> = devices.into_iter().map(DeviceRow::from).collect();
-    rows[0].chosen_for = Some(Jobs::OneHost);
+    rows[0].chosen_for = rows[0].usable.then_some(Jobs::OneHost);
     for standing in rdma::standings(&rdma, &Selector::default(), seat) {
         let row = rows.iter_mut().find(|row| row.device == standing.device);
         row.into_iter().for_each(|row| row.compare(&standing));

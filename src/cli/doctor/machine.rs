@@ -1,5 +1,6 @@
 //! Where facts come from: files of the kernel, under a root that tests choose, and attempts.
 
+use std::env;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use rdma_sys_shim::rdma::{self, RdmaDevice, Seat};
 use rdma_sys_shim::{Surroundings, probe};
 use transom::devices::REGISTRY;
+use transom::launcher::{Launch, LaunchError};
 use transom_launch::oversubscription;
 
 use super::wanted::Wanted;
@@ -94,7 +96,10 @@ pub(super) struct Probes {
     /// What RDMA devices report when they are opened.
     pub(super) asked: Vec<Asked>,
     pub(super) attach: rdma_sys_shim::Result<()>,
+    /// Whether ranks may use the device soft.
     pub(super) mapping: rdma_sys_shim::Result<()>,
+    /// Whether a job can be started.
+    pub(super) launcher: Result<(), LaunchError>,
     /// The addresses of the device tcp, or why it cannot be opened.
     pub(super) tcp: Result<Vec<String>, String>,
     pub(super) clock_resolution: Duration,
@@ -111,7 +116,8 @@ impl Probes {
             verbs: rdma_sys_shim::has_verbs(),
             asked: asked(),
             attach: probe::cross_memory_attach(),
-            mapping: probe::mapping(),
+            mapping: super::super::try_soft(),
+            launcher: launcher(),
             tcp: tcp(wanted),
             clock_resolution: clock_resolution(),
             processors: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
@@ -143,8 +149,24 @@ fn asked() -> Vec<Asked> {
     asked.collect()
 }
 
+/// Starts this command as a job of one rank, which [`STARTED`](super::STARTED) tells to end.
+fn launcher() -> Result<(), LaunchError> {
+    let Ok(program) = env::current_exe() else {
+        return Ok(());
+    };
+    let outcome = Launch::new(1, program)
+        .args(["doctor", super::STARTED])
+        .name("transom doctor")
+        .run();
+    match outcome {
+        // This program cannot be run where its file is no longer there. Others can.
+        Err(LaunchError::Program { .. }) => Ok(()),
+        outcome => outcome.map(drop),
+    }
+}
+
 /// Opens the device tcp. Returns the addresses that it would give to peers, or why that failed.
-fn tcp(wanted: &Wanted) -> Result<Vec<String>, String> {
+pub(super) fn tcp(wanted: &Wanted) -> Result<Vec<String>, String> {
     let spec = match wanted {
         Wanted::Tcp(spec) => spec,
         _ => "tcp",

@@ -3,6 +3,7 @@
 mod container;
 mod finding;
 mod host;
+mod launcher;
 mod machine;
 mod memlock;
 mod neighbours;
@@ -40,9 +41,19 @@ pub(super) struct Args {
     /// and bandwidth, over the device that is named, or else each that both ranks have
     #[arg(long)]
     self_test: bool,
+
+    /// This process is a rank that this command has started, to see whether it can
+    #[arg(long = "started", hide = true)]
+    started: bool,
 }
 
+/// The option of [`Args::started`].
+const STARTED: &str = "--started";
+
 pub(super) fn run(args: &Args) -> ExitCode {
+    if args.started {
+        return ExitCode::SUCCESS;
+    }
     if args.self_test {
         return self_test::run(args.device.clone(), args.json);
     }
@@ -72,6 +83,7 @@ fn examine(machine: &Machine, probes: &Probes, wanted: &Wanted) -> Vec<Finding> 
     let missing = wanted.missing(&devices);
     let mut findings = rdma::check(machine, probes, &devices, wanted, missing);
     findings.push(memlock::check(machine, missing));
+    findings.push(launcher::check(probes, wanted));
     findings.push(neighbours::check(machine, probes, wanted));
     if wanted.may_use_soft() {
         findings.push(soft::check(machine, probes));

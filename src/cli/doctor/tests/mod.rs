@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::super::screen::json_lines;
 use super::finding::{self, Finding, Level, bytes, exit_code};
-use super::machine::{Asked, Machine, Probes};
+use super::machine::{self, Asked, Machine, Probes};
 use super::wanted::Wanted;
 
 const GIDS: &str = "/sys/class/infiniband/rxe0/ports/1";
@@ -49,6 +49,7 @@ impl Fake {
                 asked: Vec::new(),
                 attach: Ok(()),
                 mapping: Ok(()),
+                launcher: Ok(()),
                 tcp: Ok(vec!["eth0: 192.0.2.1/24".to_owned()]),
                 clock_resolution: Duration::from_nanos(1),
                 processors: 2,

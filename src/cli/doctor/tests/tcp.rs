@@ -25,12 +25,11 @@ fn addresses_are_named_and_the_lack_of_them_is_worst_where_tcp_is() {
 
 #[test]
 fn a_named_interface_is_asked_for_by_its_name() {
-    let probes = Probes::take(&Wanted::parse("tcp:lo"));
-    let told = probes.tcp.unwrap();
+    let told = machine::tcp(&Wanted::parse("tcp:lo")).unwrap();
     let [address] = &told[..] else {
         panic!("{told:?}");
     };
     assert!(address.starts_with("lo: "), "{address}");
-    let refused = Probes::take(&Wanted::parse("tcp:no0")).tcp.unwrap_err();
+    let refused = machine::tcp(&Wanted::parse("tcp:no0")).unwrap_err();
     assert!(refused.contains("tcp:no0"), "{refused}");
 }
