@@ -5,6 +5,7 @@
 #define OMPI_DECLSPEC __attribute__((weak))
 #include <mpi.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #if MPI_VERSION < 3 || (MPI_VERSION == 3 && MPI_SUBVERSION < 1)
 #error "Transom goes in front of an MPI of version 3.1 or later; the mpi.h of MPICC is of an older one"
@@ -21,6 +22,9 @@ _Static_assert(sizeof(MPI_Comm) == sizeof(handle) && sizeof(MPI_Datatype) == siz
                sizeof(MPI_Info) == sizeof(handle) && sizeof(MPI_Op) == sizeof(handle) &&
                sizeof(MPI_Request) == sizeof(handle) && sizeof(MPI_Win) == sizeof(handle), "handles");
 _Static_assert(sizeof(MPI_Aint) == sizeof(void *) && sizeof(MPI_Count) == 8, "widths");
+
+/* operations.rs knows the address by this. */
+_Static_assert((uintptr_t)(MPI_IN_PLACE) + 1 <= 2, "MPI_IN_PLACE is 1 or -1");
 
 /* The MPI of this mpi.h, as an index of loaded::ABIS. mpi/install uses the same tests. An MPI's own header may also
  * define MPI_ABI_VERSION, and the header of the ABI that comes with MPICH defines MPICH. */

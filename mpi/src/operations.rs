@@ -82,6 +82,30 @@ impl Elements {
     }
 }
 
+/// Whether this is an address: neither null nor `MPI_IN_PLACE`, which is 1 or -1 in every host (`constants.c`).
+#[inline(always)]
+fn is_address(buffer: *const c_void) -> bool {
+    buffer.addr().wrapping_add(1) > 2
+}
+
+/// Fails for `MPI_IN_PLACE`, which only collective calls take. Whether null is right depends on the datatype.
+fn check_buffer(buffer: *const c_void, whose: &str) -> Result<()> {
+    match buffer.is_null() || is_address(buffer) {
+        true => Ok(()),
+        false => Err(bad(
+            ErrorClass::Buffer,
+            format!("the {whose} buffer is MPI_IN_PLACE, which operations of windows do not take"),
+        )),
+    }
+}
+
+impl Near {
+    fn find(self, whose: &str) -> Result<Found> {
+        check_buffer(self.at, whose)?;
+        self.elements.find(whose)
+    }
+}
+
 impl Far {
     /// The target and the displacement. The displacement is an address only in dynamic windows.
     fn place(self, window: &Window) -> Result<(u32, u64)> {
@@ -178,10 +202,12 @@ impl Found {
 }
 
 fn put_sides(near: Near, far: Far) -> Result<(Found, Found)> {
+    check_buffer(near.at, "origin")?;
     move_sides((near.elements, "origin"), (far.elements, "target"), far)
 }
 
 fn get_sides(near: Near, far: Far) -> Result<(Found, Found)> {
+    check_buffer(near.at, "origin")?;
     // The origin's count is the first argument.
     near.elements.check("origin")?;
     let (from, to) = move_sides((far.elements, "target"), (near.elements, "origin"), far)?;
@@ -190,7 +216,7 @@ fn get_sides(near: Near, far: Far) -> Result<(Found, Found)> {
 
 /// Both sides of an accumulate.
 fn sides(near: Near, far: Far) -> Result<(Found, Found)> {
-    Ok((near.elements.find("origin")?, far.elements.find("target")?))
+    Ok((near.find("origin")?, far.elements.find("target")?))
 }
 
 /// Both sides of a move; the side that receives bytes must have room for them. Nothing is moved to or from
@@ -245,9 +271,9 @@ macro_rules! fetching {
                 Op::NoOp => (result, "result"),
                 _ => (near, "origin"),
             };
-            let from = near.elements.find(whose)?;
+            let from = near.find(whose)?;
             let at = far.elements.find("target")?;
-            let into = result.elements.find("result")?;
+            let into = result.find("result")?;
             let (from, at, into) = (from.elements(), at.elements(), into.elements());
             let (target, disp) = far.place(window)?;
             let (near, result) = (near.at.cast(), result.at.cast());
@@ -347,7 +373,7 @@ operations! {
         let (from, to) = (near(origin, origin_count, origin_type), far(target, disp, count, ty));
         if let Some(len) = bytes_alike(from.elements, to.elements)
             && let Some(there) = at_once::to_put(window, len, target as u32, disp as u64)
-            && !origin.is_null() {
+            && is_address(origin) {
             // SAFETY: the program keeps MPI's rules for buffers.
             unsafe {
                 match len {
@@ -359,7 +385,7 @@ operations! {
         }
     } quick {
         let (from, to) = (near(origin, origin_count, origin_type), far(target, disp, count, ty));
-        to.somebody().zip(bytes(from.elements, to.elements)).map(|(target, len)| {
+        to.somebody().filter(|_| is_address(origin)).zip(bytes(from.elements, to.elements)).map(|(target, len)| {
             // SAFETY: the program keeps MPI's rules for buffers.
             unsafe { ours.window().put(origin.cast(), len, target, disp as u64) }
         })
@@ -374,7 +400,7 @@ operations! {
         let (to, from) = (near(origin, origin_count, origin_type), far(target, disp, count, ty));
         if let Some(len) = bytes_alike(to.elements, from.elements)
             && let Some(there) = at_once::to_get(window, len, target as u32, disp as u64)
-            && !origin.is_null() {
+            && is_address(origin) {
             // SAFETY: the program keeps MPI's rules for buffers.
             unsafe {
                 match len {
@@ -386,7 +412,7 @@ operations! {
         }
     } quick {
         let (to, from) = (near(origin, origin_count, origin_type), far(target, disp, count, ty));
-        from.somebody().zip(bytes(from.elements, to.elements)).map(|(target, len)| {
+        from.somebody().filter(|_| is_address(origin)).zip(bytes(from.elements, to.elements)).map(|(target, len)| {
             // SAFETY: the program keeps MPI's rules for buffers.
             unsafe { ours.window().get(origin.cast(), len, target, disp as u64) }
         })
@@ -401,7 +427,7 @@ operations! {
         win: MPI_Win) of win as ours at_once window {
         let (from, to) = (near(origin, origin_count, origin_type), far(target, disp, count, ty));
         if let Some((1, dense)) = alike(from.elements, to.elements)
-            && constants::quick_op(handle) == Some(Op::Sum) && !origin.is_null()
+            && constants::quick_op(handle) == Some(Op::Sum) && is_address(origin)
             // SAFETY: the program keeps MPI's rules for buffers.
             && unsafe { at_once::add(window, origin.cast(), dense.ty, target as u32, disp as u64) } {
             return 0;
@@ -409,7 +435,7 @@ operations! {
     } quick {
         let (from, to) = (near(origin, origin_count, origin_type), far(target, disp, count, ty));
         let what = elements(from.elements, to.elements).zip(constants::op(handle));
-        to.somebody().zip(what).map(|(target, ((count, ty), op))| {
+        to.somebody().filter(|_| is_address(origin)).zip(what).map(|(target, ((count, ty), op))| {
             // SAFETY: the program keeps MPI's rules for buffers.
             unsafe { ours.window().accumulate(origin.cast(), count, ty, target, disp as u64, op) }
         })
@@ -476,7 +502,8 @@ operations! {
 quick_on_windows! {
     fn MPI_Fetch_and_op PMPI_Fetch_and_op(origin: *const c_void, result: *mut c_void, ty: MPI_Datatype,
         target: c_int, disp: MPI_Aint, handle: MPI_Op, win: MPI_Win) of win as ours at_once window {
-        if let Some((dense, op)) = types::quick(ty).zip(constants::quick_op(handle)) {
+        if let Some((dense, op)) = types::quick(ty).zip(constants::quick_op(handle))
+            && (is_address(origin) || op == Op::NoOp) && is_address(result) {
             let (origin, result) = (origin.cast(), result.cast());
             let (ty, target, disp) = (dense.ty, target as u32, disp as u64);
             // SAFETY: the program keeps MPI's rules for buffers.
@@ -486,6 +513,10 @@ quick_on_windows! {
         }
     } else {
         op(handle).and_then(|op| {
+            if op != Op::NoOp {
+                check_buffer(origin, "origin")?;
+            }
+            check_buffer(result, "result")?;
             let (ty, origin, result) = (single(ty)?, origin.cast(), result.cast());
             let (target, disp) = place(ours.window(), target, disp)?;
             // SAFETY: the program keeps MPI's rules for buffers.
@@ -495,7 +526,8 @@ quick_on_windows! {
 
     fn MPI_Compare_and_swap PMPI_Compare_and_swap(origin: *const c_void, compare: *const c_void,
         result: *mut c_void, ty: MPI_Datatype, target: c_int, disp: MPI_Aint, win: MPI_Win) of win as ours at_once window {
-        if let Some(dense) = types::quick(ty) {
+        if let Some(dense) = types::quick(ty)
+            && is_address(origin) && is_address(compare) && is_address(result) {
             let (new, expect, old) = (origin.cast(), compare.cast(), result.cast());
             let (ty, target, disp) = (dense.ty, target as u32, disp as u64);
             // SAFETY: the program keeps MPI's rules for buffers.
@@ -505,6 +537,9 @@ quick_on_windows! {
         }
     } else {
         single(ty).and_then(|ty| {
+            for (buffer, whose) in [(origin, "origin"), (compare, "compare"), (result.cast_const(), "result")] {
+                check_buffer(buffer, whose)?;
+            }
             let (new, expect, old) = (origin.cast(), compare.cast(), result.cast());
             let (target, disp) = place(ours.window(), target, disp)?;
             // SAFETY: the program keeps MPI's rules for buffers.

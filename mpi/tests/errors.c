@@ -155,6 +155,47 @@ static void operations(void) {
   OK(MPI_Type_free(&wide));
 }
 
+/* Which only collective calls take. Buffers that a call ignores may be anything. */
+static void in_place(void) {
+  char b[BYTES] = {0}, c[BYTES] = {0};
+  MPI_Request request;
+  MPI_Datatype wide;
+  OK(MPI_Type_vector(2, 1, 100, MPI_CHAR, &wide));
+  OK(MPI_Type_commit(&wide));
+  OK(MPI_Win_lock_all(0, win));
+  for (int i = 0; i < 2; i++) {
+    int to = i ? right() : rank;
+    SAYS(MPI_Put(MPI_IN_PLACE, 1, MPI_LONG, to, 0, 1, MPI_LONG, win), MPI_ERR_BUFFER, "the origin buffer is MPI_IN_PLACE");
+    FAILS(MPI_Put(MPI_IN_PLACE, 7, MPI_CHAR, to, 0, 7, MPI_CHAR, win), MPI_ERR_BUFFER);
+    FAILS(MPI_Put(MPI_IN_PLACE, 1, wide, to, 0, 2, MPI_CHAR, win), MPI_ERR_BUFFER);
+    FAILS(MPI_Get(MPI_IN_PLACE, 1, MPI_LONG, to, 0, 1, MPI_LONG, win), MPI_ERR_BUFFER);
+    FAILS(MPI_Get(MPI_IN_PLACE, 7, MPI_CHAR, to, 0, 7, MPI_CHAR, win), MPI_ERR_BUFFER);
+    FAILS(MPI_Get(MPI_IN_PLACE, 1, wide, to, 0, 2, MPI_CHAR, win), MPI_ERR_BUFFER);
+    FAILS(MPI_Accumulate(MPI_IN_PLACE, 1, MPI_LONG, to, 0, 1, MPI_LONG, MPI_SUM, win), MPI_ERR_BUFFER);
+    FAILS(MPI_Accumulate(MPI_IN_PLACE, 3, MPI_INT, to, 0, 3, MPI_INT, MPI_MAX, win), MPI_ERR_BUFFER);
+    FAILS(MPI_Get_accumulate(MPI_IN_PLACE, 1, MPI_INT, c, 1, MPI_INT, to, 0, 1, MPI_INT, MPI_SUM, win), MPI_ERR_BUFFER);
+    SAYS(MPI_Get_accumulate(b, 1, MPI_INT, MPI_IN_PLACE, 1, MPI_INT, to, 0, 1, MPI_INT, MPI_SUM, win), MPI_ERR_BUFFER,
+         "the result buffer is MPI_IN_PLACE");
+    FAILS(MPI_Rput(MPI_IN_PLACE, 1, MPI_LONG, to, 0, 1, MPI_LONG, win, &request), MPI_ERR_BUFFER);
+    FAILS(MPI_Rget(MPI_IN_PLACE, 1, MPI_LONG, to, 0, 1, MPI_LONG, win, &request), MPI_ERR_BUFFER);
+    FAILS(MPI_Raccumulate(MPI_IN_PLACE, 1, MPI_INT, to, 0, 1, MPI_INT, MPI_SUM, win, &request), MPI_ERR_BUFFER);
+    FAILS(MPI_Rget_accumulate(b, 1, MPI_INT, MPI_IN_PLACE, 1, MPI_INT, to, 0, 1, MPI_INT, MPI_SUM, win, &request),
+          MPI_ERR_BUFFER);
+    FAILS(MPI_Fetch_and_op(MPI_IN_PLACE, c, MPI_LONG, to, 0, MPI_SUM, win), MPI_ERR_BUFFER);
+    FAILS(MPI_Fetch_and_op(b, MPI_IN_PLACE, MPI_LONG, to, 0, MPI_SUM, win), MPI_ERR_BUFFER);
+    FAILS(MPI_Fetch_and_op(MPI_IN_PLACE, MPI_IN_PLACE, MPI_LONG, to, 0, MPI_NO_OP, win), MPI_ERR_BUFFER);
+    FAILS(MPI_Compare_and_swap(MPI_IN_PLACE, b, c, MPI_LONG, to, 0, win), MPI_ERR_BUFFER);
+    FAILS(MPI_Compare_and_swap(b, MPI_IN_PLACE, c, MPI_LONG, to, 0, win), MPI_ERR_BUFFER);
+    FAILS(MPI_Compare_and_swap(b, b, MPI_IN_PLACE, MPI_LONG, to, 0, win), MPI_ERR_BUFFER);
+    OK(MPI_Fetch_and_op(MPI_IN_PLACE, c, MPI_LONG, to, 0, MPI_NO_OP, win));
+    OK(MPI_Get_accumulate(MPI_IN_PLACE, 1, MPI_INT, c, 1, MPI_INT, to, 0, 1, MPI_INT, MPI_NO_OP, win));
+    OK(MPI_Win_flush(to, win));
+    EQUAL(c[0], 7);
+  }
+  OK(MPI_Win_unlock_all(win));
+  OK(MPI_Type_free(&wide));
+}
+
 static void epochs(void) {
   char b = 0;
   MPI_Group world;
@@ -229,6 +270,7 @@ int main(int argc, char **argv) {
   memset(base, 7, BYTES);
   MPI_Barrier(MPI_COMM_WORLD);
   operations();
+  in_place();
   MPI_Barrier(MPI_COMM_WORLD);
   epochs();
   flavours();

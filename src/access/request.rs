@@ -126,11 +126,16 @@ impl Window {
         self.request(aim.rank, ticket, until)
     }
 
-    /// Requests exist only in passive-target epochs, except those of `PROC_NULL`, which need no epoch.
+    /// Requests exist only in passive-target epochs, except those of `PROC_NULL`, which need no epoch. If the window
+    /// tolerates others, the operation itself finds out whether it is in an epoch.
     pub(super) fn needs_passive(&self, aim: Aim) -> Result<()> {
         not_forked(aim.operation)?;
         match self.epochs.takes_requests() || aim.rank == PROC_NULL {
             true => Ok(()),
+            false if self.tolerates_any_epoch => {
+                self.log_epoch(aim.operation);
+                Ok(())
+            }
             false => {
                 let target = self.targets.get(aim.rank as usize).map(Target::epoch);
                 Err(self.epochs.refuse_request(aim, target))

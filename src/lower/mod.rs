@@ -15,7 +15,8 @@
 //! - **Operations between [`Row`]s**, which need no datatype: [`put_row`] and the functions like it.
 //! - **Epochs of another shape**: a barrier of the window's ranks ([`synchronise`]), operations that are
 //!   complete in an epoch of any kind ([`flush`], [`complete`], [`release`]), a look at the target
-//!   ([`check_liveness`]), at the ranks' displacement units ([`other_unit`]) and at the job ([`in_job`], [`is_in_job`]), locks despite a hint ([`tolerate_locks`]), an end whatever was
+//!   ([`check_liveness`]), at the ranks' displacement units ([`other_unit`]) and at the job ([`in_job`], [`is_in_job`]), locks despite a hint ([`tolerate_locks`]), requests
+//!   outside passive-target epochs ([`tolerate_any_epoch`]), an end whatever was
 //!   forgotten ([`unlock_everything`], [`quiesce`], [`give_up`]), and a window's memory at its last moment
 //!   ([`free_with`]), or attributes that somebody else keeps ([`try_free_after`]).
 //! - **Quick calls**: [`at_once`] has the frequent case of each call, and says if there is more to do.
@@ -72,7 +73,7 @@ pub use memory::Memory;
 pub use wait::wait_on;
 pub use window::{
     check_liveness, complete, flush, give_up, in_job, is_concurrent, is_in_job, other_unit,
-    read_memory, release, synchronise, tolerate_locks,
+    read_memory, release, synchronise, tolerate_any_epoch, tolerate_locks,
 };
 
 pub use crate::access::{accumulate_row, get_row, put_notify_row, put_row, rget_row, rput_row};

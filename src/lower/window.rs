@@ -128,3 +128,9 @@ pub fn give_up(window: &Window, cause: AbortCause) {
 pub fn tolerate_locks(window: &mut Window) {
     window.refuses_locks = false;
 }
+
+/// Local. Lets this rank's requests and `sync`, which MPI allows only in passive-target epochs (MPI-4.1, sections 12.3.5
+/// and 12.5.4), be called in other epochs too, and `sync` without any. The log reports the first such call.
+pub fn tolerate_any_epoch(window: &mut Window) {
+    window.tolerates_any_epoch = true;
+}

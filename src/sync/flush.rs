@@ -104,7 +104,11 @@ impl Window {
     /// # Errors
     /// Nothing is locked; the job was aborted.
     pub fn sync(&self) -> Result<()> {
-        self.needs_any_lock("sync")?;
+        match self.needs_any_lock("sync") {
+            Err(error) if !self.tolerates_any_epoch || is_forked() => return Err(error),
+            Err(_) => self.log_epoch("sync"),
+            Ok(()) => {}
+        }
         full_fence();
         self.context().check_aborted("sync")
     }

@@ -219,6 +219,8 @@ impl Window {
             number,
             refuses_locks: hints.no_locks(),
             logged_lock: AtomicBool::new(false),
+            tolerates_any_epoch: false,
+            logged_epoch: AtomicBool::new(false),
             hints,
             attributes: Attributes::default(),
             error_handler: Mutex::default(),

@@ -55,6 +55,18 @@ impl Window {
         }
     }
 
+    /// Reports once that a call is outside the epochs in which MPI defines it.
+    #[cold]
+    pub(crate) fn log_epoch(&self, operation: &'static str) {
+        if !self.logged_epoch.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                target: LOG,
+                base = ?self.base,
+                "{operation}: MPI allows it only in an epoch of lock or lock_all; it is carried out all the same"
+            );
+        }
+    }
+
     /// How ranks of this host access this rank's memory. This rank's access to theirs is decided at first use.
     fn memory_in_words(&self) -> &'static str {
         let exposed = self.parts.own.exposed();

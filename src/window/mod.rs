@@ -106,6 +106,10 @@ pub struct Window {
     pub(crate) refuses_locks: bool,
     /// Whether the log has reported locks despite that hint.
     logged_lock: AtomicBool,
+    /// Whether requests and `sync` are legal outside passive-target epochs.
+    pub(crate) tolerates_any_epoch: bool,
+    /// Whether the log has reported the first of these calls.
+    logged_epoch: AtomicBool,
     eager_lock_all: AtomicBool,
     /// The ranks whose memory this rank has a pointer to, in windows that `allocate_shared` did not make.
     handed_out: OnceLock<RankSet>,

@@ -27,7 +27,7 @@ pub(super) struct Args {
     #[arg(long)]
     report: bool,
 
-    /// A window that cannot be Transom's is an error (TRANSOM_MPI_STRICT=1)
+    /// A window that cannot be Transom's is an error, and what only hosts allow (TRANSOM_MPI_STRICT=1)
     #[arg(long)]
     strict: bool,
 
