@@ -3,7 +3,7 @@
 //!
 //! Each process makes its own carriers, without memory, on a communicator of itself. All of that is local, so no
 //! message is sent, and the host need not support windows between the ranks: Open MPI 4 has none over TCP with several
-//! threads, and none over TCP at all in Debian's configuration. Only the group is not local, and Transom keeps that.
+//! threads, and none over TCP with the defaults of Debian's. Only the group is not local, and Transom keeps that.
 
 use std::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;

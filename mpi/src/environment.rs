@@ -8,7 +8,7 @@ use crate::exported::in_front;
 use crate::host;
 use crate::keyval::not_copied;
 use crate::mpi_h::{MPI_Comm, MPI_Errhandler, MPI_Info};
-use crate::{carrier, constants, groups, loaded, memory, process, report, types, world};
+use crate::{carrier, constants, groups, launcher, loaded, memory, process, report, types, world};
 
 in_front! {
     fn MPI_Init PMPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char) or host {
@@ -42,19 +42,10 @@ in_front! {
         let code = host();
         let was_last = code == 0 && SESSIONS.fetch_sub(1, Ordering::Relaxed) == 1;
         if was_last && !world::has_begun() {
-            report::print(launcher_rank(), None);
+            report::print(launcher::rank(), None);
         }
         code
     }
-}
-
-/// Without a world, only launchers say which rank this is.
-fn launcher_rank() -> u32 {
-    let rank = |name| std::env::var(name).ok()?.parse().ok();
-    ["PMIX_RANK", "PMI_RANK"]
-        .into_iter()
-        .find_map(rank)
-        .unwrap_or(0)
 }
 
 /// If two MPIs are loaded, calls of one could end in the other, which does not know its handles.

@@ -21,6 +21,15 @@ const LAUNCHERS: [[&str; 2]; 7] = [
     ["FLUX_TASK_RANK", "FLUX_JOB_SIZE"],
 ];
 
+/// This process's rank by its launcher, where no world of the host says it.
+pub(crate) fn rank() -> u32 {
+    let rank = |name| env::var(name).ok()?.parse().ok();
+    ["PMIX_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK"]
+        .into_iter()
+        .find_map(rank)
+        .unwrap_or(0)
+}
+
 /// Reports it if the host's world is this process alone, but a launcher has started several ranks. Rank 0 prints a
 /// message. If this is an error, all ranks fail, and the first ends the others.
 pub(crate) fn check() {

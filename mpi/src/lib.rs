@@ -12,6 +12,7 @@
 mod table;
 
 mod attributes;
+mod bypassed;
 mod carrier;
 mod constants;
 mod creation;

@@ -1,7 +1,8 @@
 //! Which MPIs are loaded in this process: this library can stand in front of only one.
 
 use std::collections::BTreeSet;
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::mem;
 
 use crate::constants;
 
@@ -28,24 +29,54 @@ pub(crate) fn built_for() -> Option<&'static str> {
 
 /// The MPIs whose libraries are loaded.
 pub(crate) fn hosts() -> BTreeSet<&'static str> {
-    let mut found = BTreeSet::new();
-    // SAFETY: the function has the type that the loader demands. It gets this set, which outlives the call.
+    libraries().into_iter().map(|(host, _)| host).collect()
+}
+
+/// Whether the program has initialised one of them.
+pub(crate) fn is_initialized() -> bool {
+    libraries().into_iter().any(|(_, path)| {
+        // SAFETY: the path is a C string. The library is loaded, so no code of it runs.
+        let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+        if library.is_null() {
+            return false;
+        }
+        let mut flag = 0;
+        // SAFETY: the handle was just opened, and the name is a C string. An MPI's function of this name has this
+        // type, may be called at any time, and writes the local.
+        unsafe {
+            let function = libc::dlsym(library, c"MPI_Initialized".as_ptr());
+            if !function.is_null() {
+                mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_int) -> c_int>(function)(
+                    &raw mut flag,
+                );
+            }
+            libc::dlclose(library);
+        }
+        flag != 0
+    })
+}
+
+/// The libraries of MPIs that are loaded: the MPI, and the path.
+fn libraries() -> Vec<(&'static str, CString)> {
+    let mut found = Vec::new();
+    // SAFETY: the function has the type that the loader demands. It gets this list, which outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
     found
 }
 
 /// # Safety
-/// `object` is the loader's own record, and `found` a set of names.
+/// `object` is the loader's own record, and `found` a list of libraries.
 unsafe extern "C" fn look(object: *mut libc::dl_phdr_info, _: usize, found: *mut c_void) -> c_int {
     // SAFETY: the caller's promise.
-    let (object, found) = unsafe { (&*object, &mut *found.cast::<BTreeSet<&'static str>>()) };
+    let (object, found) = unsafe { (&*object, &mut *found.cast::<Vec<(&str, CString)>>()) };
     if object.dlpi_name.is_null() {
         return 0;
     }
     // SAFETY: the loader's names are C strings.
-    let path = unsafe { CStr::from_ptr(object.dlpi_name) }.to_string_lossy();
-    let name = path.rsplit('/').next().unwrap_or_default();
+    let path = unsafe { CStr::from_ptr(object.dlpi_name) };
+    let text = path.to_string_lossy();
+    let name = text.rsplit('/').next().unwrap_or_default();
     let host = HOSTS.iter().find(|(library, _)| name.starts_with(library));
-    found.extend(host.map(|(_, host)| host));
+    found.extend(host.map(|(_, host)| (*host, path.to_owned())));
     0
 }

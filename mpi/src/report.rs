@@ -33,9 +33,19 @@ pub(crate) fn window_is_the_hosts(why: &str) {
     *lock(&HOSTS).entry(why.to_owned()).or_default() += 1;
 }
 
+/// Whether the user wants to read which windows were ours.
+pub(crate) fn is_asked_for() -> bool {
+    is_set("TRANSOM_MPI_REPORT")
+}
+
+/// Whether this library was asked for a window.
+pub(crate) fn has_windows() -> bool {
+    OURS.load(Ordering::Relaxed) > 0 || !lock(&HOSTS).is_empty()
+}
+
 /// For a reason that may differ between ranks.
 pub(crate) fn failed(why: &str) {
-    if strict() || is_set("TRANSOM_MPI_REPORT") {
+    if strict() || is_asked_for() {
         trouble(&format!("all windows stay the host's: {why}"));
     }
 }
@@ -63,7 +73,7 @@ pub(crate) fn trouble(text: &str) {
 
 /// Reports on rank 0 which of its windows were ours, and the device, if there was a job.
 pub(crate) fn print(rank: u32, device: Option<&str>) {
-    if rank != 0 || !is_set("TRANSOM_MPI_REPORT") {
+    if rank != 0 || !is_asked_for() {
         return;
     }
     let of = match device {

@@ -87,6 +87,11 @@ pub(crate) fn session_begins() {
     HAS_SESSION.store(true, Ordering::Relaxed);
 }
 
+/// Whether this library has seen the program begin a world or a session.
+pub(crate) fn was_begun_here() -> bool {
+    HAS_WORLD.load(Ordering::Relaxed) || HAS_SESSION.load(Ordering::Relaxed)
+}
+
 /// Whether the host's world has begun and not ended. In Intel MPI, a session also counts.
 pub(crate) fn has_begun() -> bool {
     let mut has_ended = 0;
@@ -95,7 +100,7 @@ pub(crate) fn has_begun() -> bool {
     if has_ended != 0 {
         return false;
     }
-    if HAS_WORLD.load(Ordering::Relaxed) || HAS_SESSION.load(Ordering::Relaxed) {
+    if was_begun_here() {
         return HAS_WORLD.load(Ordering::Relaxed);
     }
     let mut flag = 0;

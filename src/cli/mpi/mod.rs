@@ -58,6 +58,11 @@ enum MpiError {
     )]
     Static(PathBuf),
     #[error(
+        "{0} contains its MPI: no library can go in front of that; link it with the MPI's shared library (without \
+         -static or a libmpi*.a)"
+    )]
+    ContainsMpi(PathBuf),
+    #[error(
         "{0} runs with another user's or group's rights: the loader preloads nothing into such programs"
     )]
     SetUid(PathBuf),
@@ -140,6 +145,9 @@ fn prepare(args: &Args) -> Result<(PathBuf, OsString), MpiError> {
     let linked = program.host()?;
     if linked.is_none() && launcher::is_launcher(Path::new(name)) {
         return Err(MpiError::Launcher(name.display().to_string()));
+    }
+    if linked.is_none() && program.contains_mpi()? {
+        return Err(MpiError::ContainsMpi(program.path));
     }
     let host = match (linked, args.host) {
         (Some(found), Some(asked)) if found != asked => {

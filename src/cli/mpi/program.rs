@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use std::ptr;
 
 use object::elf::{FileHeader64, PT_INTERP};
-use object::read::elf::{FileHeader as _, ProgramHeader as _};
+use object::read::elf::{FileHeader as _, ProgramHeader as _, Sym as _};
 use object::{Endianness, elf};
 
 use super::host::MpiFamily;
@@ -96,6 +96,15 @@ impl Program {
         }
     }
 
+    /// Whether an MPI is part of the file itself (`libmpich.a`), as its table of symbols says if it has one.
+    pub(super) fn contains_mpi(&self) -> Result<bool, MpiError> {
+        let bytes = std::fs::read(&self.path).map_err(|source| MpiError::Unreadable {
+            program: self.path.clone(),
+            source,
+        })?;
+        Ok(!self.is_script && defines(&bytes, b"PMPI_Init").unwrap_or(false))
+    }
+
     /// The usual cause is a library that is not installed, such as its MPI.
     fn not_loadable(&self, output: &Output) -> MpiError {
         let text = String::from_utf8_lossy(&output.stderr);
@@ -145,6 +154,17 @@ impl Program {
             source,
         })
     }
+}
+
+fn defines(bytes: &[u8], wanted: &[u8]) -> object::Result<bool> {
+    let header = FileHeader64::<Endianness>::parse(bytes)?;
+    let endian = header.endian()?;
+    let symbols = header
+        .sections(endian, bytes)?
+        .symbols(endian, bytes, elf::SHT_SYMTAB)?;
+    Ok(symbols.iter().any(|symbol| {
+        !symbol.is_undefined(endian) && symbol.name(endian, symbols.strings()) == Ok(wanted)
+    }))
 }
 
 /// Whether the file has capabilities for those who run it (capabilities(7)).
