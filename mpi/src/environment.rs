@@ -12,14 +12,14 @@ use crate::{carrier, constants, groups, launcher, loaded, memory, process, repor
 
 in_front! {
     fn MPI_Init PMPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char) or host {
-        one_host();
+        check_start();
         begun(host())
     }
 
     fn MPI_Init_thread PMPI_Init_thread(
         argc: *mut c_int, argv: *mut *mut *mut c_char, required: c_int, provided: *mut c_int,
     ) or host {
-        one_host();
+        check_start();
         begun(host())
     }
 }
@@ -29,7 +29,7 @@ static SESSIONS: AtomicUsize = AtomicUsize::new(0);
 
 in_front! {
     fn MPI_Session_init PMPI_Session_init(info: MPI_Info, handler: MPI_Errhandler, session: *mut c_void) or host {
-        one_host();
+        check_start();
         let code = host();
         if code == 0 {
             SESSIONS.fetch_add(1, Ordering::Relaxed);
@@ -48,8 +48,10 @@ in_front! {
     }
 }
 
-/// If two MPIs are loaded, calls of one could end in the other, which does not know its handles.
-fn one_host() {
+/// Ends the process if a variable has a value that is not known, or if two MPIs are loaded: calls of one could end in the
+/// other, which does not know its handles.
+fn check_start() {
+    report::check_variables();
     let hosts = loaded::hosts();
     if hosts.len() > 1 {
         let hosts: Vec<&str> = hosts.into_iter().collect();

@@ -105,11 +105,11 @@ functions! {
     PMPI_Barrier(comm: MPI_Comm);
     PMPI_Comm_call_errhandler(comm: MPI_Comm, code: c_int);
     PMPI_Comm_create_keyval(copy: Copy<MPI_Comm>, delete: Delete<MPI_Comm>, keyval: *mut c_int, state: *mut c_void);
-    PMPI_Comm_dup(comm: MPI_Comm, new: *mut MPI_Comm);
     PMPI_Comm_free(comm: *mut MPI_Comm);
     PMPI_Comm_free_keyval(keyval: *mut c_int);
     PMPI_Comm_get_errhandler(comm: MPI_Comm, handler: *mut MPI_Errhandler);
     PMPI_Comm_group(comm: MPI_Comm, group: *mut MPI_Group);
+    PMPI_Comm_idup(comm: MPI_Comm, new: *mut MPI_Comm, request: *mut MPI_Request);
     PMPI_Comm_rank(comm: MPI_Comm, rank: *mut c_int);
     PMPI_Comm_set_attr(comm: MPI_Comm, keyval: c_int, value: *mut c_void);
     PMPI_Comm_set_errhandler(comm: MPI_Comm, handler: MPI_Errhandler);
@@ -126,6 +126,8 @@ functions! {
     PMPI_Group_incl(group: MPI_Group, count: c_int, ranks: *const c_int, new: *mut MPI_Group);
     PMPI_Group_size(group: MPI_Group, size: *mut c_int);
     PMPI_Group_translate_ranks(group: MPI_Group, count: c_int, ranks: *const c_int, into: MPI_Group, found: *mut c_int);
+    PMPI_Iallgather(send: *const c_void, len: c_int, ty: MPI_Datatype, receive: *mut c_void, each: c_int,
+        each_ty: MPI_Datatype, comm: MPI_Comm, request: *mut MPI_Request);
     PMPI_Info_create(info: *mut MPI_Info);
     PMPI_Info_get(info: MPI_Info, key: *const c_char, len: c_int, value: *mut c_char, flag: *mut c_int);
     PMPI_Info_get_nkeys(info: MPI_Info, count: *mut c_int);
@@ -140,6 +142,7 @@ functions! {
     PMPI_Request_free(request: *mut MPI_Request);
     PMPI_Status_set_cancelled(status: *mut MPI_Status, flag: c_int);
     PMPI_Status_set_elements(status: *mut MPI_Status, ty: MPI_Datatype, count: c_int);
+    PMPI_Test(request: *mut MPI_Request, flag: *mut c_int, status: *mut MPI_Status);
     PMPI_Testany(count: c_int, requests: *mut MPI_Request, index: *mut c_int, flag: *mut c_int, status: *mut MPI_Status);
     PMPI_Testsome(count: c_int, requests: *mut MPI_Request, done: *mut c_int, indices: *mut c_int,
         statuses: *mut MPI_Status);

@@ -26,6 +26,7 @@ mod info;
 mod keyval;
 mod launcher;
 mod loaded;
+mod meeting;
 mod memory;
 mod mpi_h;
 mod on_windows;

@@ -1,6 +1,5 @@
 //! This process's part in the job, which begins and ends with the host's.
 
-use std::env;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -10,6 +9,7 @@ use transom::{Communicator, Comparison, ErrorClass, Group, Job, ThreadLevel};
 
 use crate::errors::{Failure, Result, bad};
 use crate::host::{self, check};
+use crate::meeting::Meeting;
 use crate::mpi_h::{MPI_Comm, MPI_Datatype, MPI_Group};
 use crate::world::{self, Ranks};
 use crate::{constants, launcher, report};
@@ -45,10 +45,10 @@ pub(crate) fn process() -> Option<Arc<Process>> {
 /// Collective over the host's world, which has just begun. Without a job, all windows are the host's.
 pub(crate) fn begin() {
     world::begins();
-    if !is_off() {
+    if report::takes_part() {
         launcher::check();
     }
-    match start(!is_off()) {
+    match start(report::takes_part()) {
         Ok(process) => {
             let process = Some(Arc::new(process));
             *PROCESS.write().unwrap_or_else(PoisonError::into_inner) = process;
@@ -62,12 +62,8 @@ pub(crate) fn begin() {
     }
 }
 
-fn is_off() -> bool {
-    env::var_os("TRANSOM_MPI").is_some_and(|value| value == "0")
-}
-
 /// Why there is no job.
-enum NoJob {
+pub(crate) enum NoJob {
     /// All ranks give the same reason.
     Agreed(String),
     Failed(Failure),
@@ -79,27 +75,13 @@ impl<E: Into<Failure>> From<E> for NoJob {
     }
 }
 
-/// Fails on all ranks if one of them does not take part: the others would wait for it in vain.
-fn all_take_part(ranks: &Ranks, takes_part: bool) -> std::result::Result<(), NoJob> {
-    let all = ranks.allgather_bytes(&[takes_part.into()])?;
-    let why = match all.iter().position(|&each| each == 0) {
-        None => return Ok(()),
-        Some(_) if all.iter().all(|&each| each == 0) => "TRANSOM_MPI=0".to_owned(),
-        Some(rank) => format!("rank {rank} has TRANSOM_MPI=0"),
-    };
-    Err(NoJob::Agreed(why))
-}
-
 fn start(takes_part: bool) -> std::result::Result<Process, NoJob> {
-    let (mut provided, mut private, mut world) =
-        (0, constants::comm_null(), constants::group_null());
-    // SAFETY: all three are locals; the host has begun.
+    let mut meeting = Meeting::new()?;
+    let mut private = meeting.duplicate_world()?;
+    let (mut provided, mut world) = (0, constants::group_null());
+    // SAFETY: all are locals; the host has begun.
     unsafe {
         check(host::PMPI_Query_thread(&raw mut provided))?;
-        check(host::PMPI_Comm_dup(
-            constants::comm_world(),
-            &raw mut private,
-        ))?;
         // Errors on it are reported by the program's call.
         check(host::PMPI_Comm_set_errhandler(
             private,
@@ -107,7 +89,7 @@ fn start(takes_part: bool) -> std::result::Result<Process, NoJob> {
         ))?;
     }
     let ranks = Ranks::of(private)?;
-    if let Err(why) = all_take_part(&ranks, takes_part) {
+    if let Err(why) = meeting.all_take_part(private, ranks.count(), takes_part) {
         // SAFETY: nobody else has the handle, and all ranks come here.
         unsafe { host::PMPI_Comm_free(&raw mut private) };
         return Err(why);

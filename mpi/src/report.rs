@@ -1,10 +1,11 @@
 //! Whether the program's windows were ours or the host's: reported at the end, if the user asked for it.
 
 use std::collections::BTreeMap;
-use std::env;
 use std::io::{self, Write};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use transom::lower::switch;
 
 use crate::windows::lock;
 use crate::world;
@@ -16,13 +17,32 @@ static NO_JOB: Mutex<Option<String>> = Mutex::new(None);
 /// Sessions have no world from which to make a job.
 pub(crate) const ONLY_SESSIONS: &str = "the program began by MPI_Session_init";
 
+const MPI: &str = "TRANSOM_MPI";
+const STRICT: &str = "TRANSOM_MPI_STRICT";
+const REPORT: &str = "TRANSOM_MPI_REPORT";
+
+/// Call it before the host begins: a value that is not known ends the process.
+pub(crate) fn check_variables() {
+    for name in [MPI, STRICT, REPORT] {
+        if let Err(complaint) = switch(name) {
+            trouble(&complaint);
+            std::process::exit(1);
+        }
+    }
+}
+
 fn is_set(name: &str) -> bool {
-    env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0")
+    switch(name) == Ok(Some(true))
+}
+
+/// Whether this rank takes part in a job.
+pub(crate) fn takes_part() -> bool {
+    switch(MPI) != Ok(Some(false))
 }
 
 /// Whether a window that cannot be ours is an error.
 pub(crate) fn strict() -> bool {
-    is_set("TRANSOM_MPI_STRICT")
+    is_set(STRICT)
 }
 
 pub(crate) fn window_is_ours() {
@@ -35,7 +55,7 @@ pub(crate) fn window_is_the_hosts(why: &str) {
 
 /// Whether the user wants to read which windows were ours.
 pub(crate) fn is_asked_for() -> bool {
-    is_set("TRANSOM_MPI_REPORT")
+    is_set(REPORT)
 }
 
 /// Whether this library was asked for a window.

@@ -36,6 +36,10 @@ impl Ranks {
         self.size == 1
     }
 
+    pub(crate) fn count(&self) -> usize {
+        self.size as usize
+    }
+
     /// The bytes that each rank passed, one after the other.
     pub(crate) fn allgather_bytes(&self, mine: &[u8]) -> std::result::Result<Vec<u8>, HostError> {
         let len = c_int::try_from(mine.len()).map_err(|_| HostError(0))?;

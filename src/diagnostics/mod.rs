@@ -12,6 +12,7 @@ mod sink;
 mod statistics;
 mod trace;
 mod traffic;
+mod variables;
 
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -22,6 +23,7 @@ pub(crate) use call::{InCall, Waiting};
 pub(crate) use counters::{Counters, TracedEpoch};
 use rdma_sys_shim::Assist;
 use settings::Settings;
+pub(crate) use settings::switch;
 pub use statistics::{Accesses, OperationKind, Statistics, TargetKind, Waits};
 pub use traffic::{Sent, Traffic, count_traffic, traffic};
 pub(crate) use traffic::{counts_traffic, note_flag, note_message};
@@ -61,6 +63,13 @@ pub(crate) fn install(default: Option<&str>) -> Option<String> {
     }
 }
 
+/// After how long a wait the environment asks for a warning; `None`: never.
+pub(crate) fn wait_warning() -> Option<Duration> {
+    let said = Settings::read(|name| std::env::var_os(name)).wait_warning;
+    let after = said.unwrap_or(Duration::from_millis(WAIT_WARNING.load(Ordering::Relaxed)));
+    (!after.is_zero()).then_some(after)
+}
+
 /// Called when this process has become a rank; it `speaks` for the ranks of its host. `job` is a number that no other
 /// job has, if one is needed.
 pub(crate) fn joined(rank: u32, speaks: bool, job: u64) {
@@ -69,7 +78,11 @@ pub(crate) fn joined(rank: u32, speaks: bool, job: u64) {
     let complaint = locked(&COMPLAINT).take();
     // All ranks would log the same.
     if rank == 0 {
-        let complaints = complaint.iter().chain(&settings.complaints);
+        let misspelt = variables::misspelt(std::env::vars_os().map(|(name, _)| name));
+        let complaints = complaint
+            .iter()
+            .chain(&settings.complaints)
+            .chain(&misspelt);
         complaints.for_each(|complaint| say(complaint));
     }
     if let Some(after) = settings.wait_warning {

@@ -1,12 +1,22 @@
 //! What the environment asks to be shown.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
 const REPORT: &str = "TRANSOM_REPORT";
 const TRACE: &str = "TRANSOM_TRACE";
 const WAIT_WARNING: &str = "TRANSOM_WAIT_WARNING";
+
+/// Whether a variable with this value is on or off; `None` if it is empty.
+pub(crate) fn switch(name: &str, value: &OsStr) -> Result<Option<bool>, String> {
+    match value.to_str() {
+        Some("") => Ok(None),
+        Some("0" | "false" | "no" | "off") => Ok(Some(false)),
+        Some("1" | "true" | "yes" | "on") => Ok(Some(true)),
+        _ => Err(format!("{name}={}: it is 1 or 0", value.to_string_lossy())),
+    }
+}
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Settings {
@@ -23,16 +33,11 @@ pub(super) struct Settings {
 impl Settings {
     pub(super) fn read(variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let mut settings = Self::default();
-        let report = variable(REPORT).unwrap_or_default();
-        match report.to_str() {
-            Some("" | "0" | "false" | "no" | "off") => {}
-            Some("1" | "true" | "yes" | "on") => settings.report = true,
-            _ => {
-                settings.complaints.push(format!(
-                    "{REPORT}={}: it is 1 or 0; there will be no report",
-                    report.to_string_lossy()
-                ));
-            }
+        match switch(REPORT, &variable(REPORT).unwrap_or_default()) {
+            Ok(on) => settings.report = on.unwrap_or_default(),
+            Err(complaint) => settings
+                .complaints
+                .push(format!("{complaint}; there will be no report")),
         }
         let trace = variable(TRACE).filter(|path| !path.is_empty());
         settings.trace = trace.map(PathBuf::from);

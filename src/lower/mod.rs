@@ -8,7 +8,7 @@
 //!   number from an [`Allgather`]; [`Job::communicator`](crate::Job::communicator) makes a communicator of some of its
 //!   ranks from another allgather, which then carries the creation of its windows;
 //!   [`Job::on_abort`](crate::Job::on_abort) passes on an abort, and [`Job::finish`](crate::Job::finish) ends the job
-//!   by a call.
+//!   by a call; [`start_limits`] says how long to wait for its ranks.
 //! - **Waiting.** [`Job::on_wait`](crate::Job::on_wait) makes every long wait call a hook, in which a host makes
 //!   progress; [`Job::wait_until`](crate::Job::wait_until) and [`wait_on`] wait for any condition in the same way, and
 //!   find dead ranks as other calls do.
@@ -85,6 +85,8 @@ pub use crate::terms::Aim;
 pub use crate::window::{aligned_for, create_copied};
 pub use transom_launch::{Allgather, AllgatherError};
 
+use std::time::Duration;
+
 use crate::diagnostics;
 use crate::error::{Error, ErrorKind, Result};
 use crate::peers;
@@ -136,6 +138,26 @@ pub fn similar_hint(key: &str) -> Option<&'static str> {
 #[must_use = "somebody ought to read it"]
 pub fn log_to_stderr(default: &str) -> Option<String> {
     diagnostics::install(Some(default))
+}
+
+/// Local. Whether a variable of the environment is on (`1`, `true`, `yes`, `on`) or off (`0`, `false`, `no`, `off`);
+/// `None` if it is unset or empty.
+///
+/// # Errors
+/// Any other value; one line that says so.
+pub fn switch(name: &str) -> std::result::Result<Option<bool>, String> {
+    diagnostics::switch(name, &std::env::var_os(name).unwrap_or_default())
+}
+
+/// Local. How long ranks wait for each other before the job starts: the first is the time after which a warning is due,
+/// the second the time after which it is an error. `None` stands for never. Both are read from the environment
+/// (`TRANSOM_WAIT_WARNING`, `TRANSOM_START_TIMEOUT`).
+///
+/// # Errors
+/// `TRANSOM_START_TIMEOUT` is not a number of seconds.
+pub fn start_limits() -> Result<[Option<Duration>; 2]> {
+    let limit = transom_launch::start::limit()?;
+    Ok([diagnostics::wait_warning(), limit])
 }
 
 /// Local. Whether this process was forked from a rank. Then the job belongs to its parent, and all calls that would use

@@ -4,6 +4,7 @@ mod detect;
 mod error;
 
 use std::ffi::OsString;
+use std::time::Duration;
 
 use crate::bootstrap::{Alone, Bootstrap};
 use crate::environment::start_limit;
@@ -26,6 +27,14 @@ pub fn join() -> Result<Box<dyn Bootstrap>, StartError> {
         Starter::Rendezvous(member) => Box::new(Rendezvous::meet(&member, start_limit(variable)?)?),
         Starter::Pmix => Box::new(Pmix::join(variable)?),
     })
+}
+
+/// Local. How long ranks wait for each other at the start, by `TRANSOM_START_TIMEOUT`. `None`: for ever.
+///
+/// # Errors
+/// The variable is not a number of seconds.
+pub fn limit() -> Result<Option<Duration>, StartError> {
+    Ok(start_limit(|name| std::env::var_os(name))?)
 }
 
 /// Local. A value that only the ranks know, made from the job's secret, for other proofs. `None` if [`join`] does not
