@@ -8,11 +8,23 @@ use std::time::{Duration, Instant};
 use transom::ErrorClass;
 use transom::lower::start_limits;
 
-use crate::errors::{self, bad};
+use crate::errors::{self, Failure, bad};
 use crate::host::{self, HostError, check};
 use crate::mpi_h::{MPI_Comm, MPI_Request};
-use crate::process::NoJob;
 use crate::{constants, report, world};
+
+/// Why there is no job.
+pub(crate) enum NoJob {
+    /// All ranks give the same reason.
+    Agreed(String),
+    Failed(Failure),
+}
+
+impl<E: Into<Failure>> From<E> for NoJob {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
 
 /// The state of these waits.
 pub(crate) struct Meeting {

@@ -7,9 +7,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 use transom::raw::PROC_NULL;
 use transom::{Communicator, Comparison, ErrorClass, Group, Job, ThreadLevel};
 
-use crate::errors::{Failure, Result, bad};
+use crate::errors::{Result, bad};
 use crate::host::{self, check};
-use crate::meeting::Meeting;
+use crate::meeting::{Meeting, NoJob};
 use crate::mpi_h::{MPI_Comm, MPI_Datatype, MPI_Group};
 use crate::world::{self, Ranks};
 use crate::{constants, launcher, report};
@@ -59,19 +59,6 @@ pub(crate) fn begin() {
             report::failed(&why);
             report::no_job(why);
         }
-    }
-}
-
-/// Why there is no job.
-pub(crate) enum NoJob {
-    /// All ranks give the same reason.
-    Agreed(String),
-    Failed(Failure),
-}
-
-impl<E: Into<Failure>> From<E> for NoJob {
-    fn from(error: E) -> Self {
-        Self::Failed(error.into())
     }
 }
 
