@@ -146,9 +146,14 @@ pub enum Fetch {
 pub enum Update {
     /// Adds, with wrap-around.
     Add,
-    /// Stores.
+    /// Stores. If a processor does this, it stores the words of at most [`STORED_IN_ORDER`] bytes from the last to the
+    /// first. So a peer that fetches them from the first to the last, and finds a new word, finds the following ones
+    /// new, too.
     Store,
 }
+
+/// The bytes of words that [`Update::Store`] stores in order.
+pub const STORED_IN_ORDER: usize = 64;
 
 /// For which memory a thread of the target's process, other than the program's threads, carries out operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -44,8 +44,8 @@ pub use assist::{Assist, has_attached};
 pub use device::batch::{BatchError, Each, LocalPiece, RemoteRun, StridedBlocks, TransferBatch};
 pub use device::{
     ALIGNMENT, Access, AtomicDomain, Capabilities, Device, Endpoint, Fetch, LIVENESS_INTERVAL,
-    LocalRegion, Mapping, Nearest, RemoteAddress, RemoteRegion, Sums, TargetThread, Ticket, Update,
-    Usage, Via, Width,
+    LocalRegion, Mapping, Nearest, RemoteAddress, RemoteRegion, STORED_IN_ORDER, Sums,
+    TargetThread, Ticket, Update, Usage, Via, Width,
 };
 pub use error::{Absence, Error, Result};
 pub use fences::{fence_all, light_fence, take_fences};

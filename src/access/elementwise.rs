@@ -199,8 +199,9 @@ unsafe fn update_each(there: *mut u8, width: Width, work: &Work) {
             });
         }
         Op::Replace if work.overwrites() => {
+            // From the last to the first, since they are fetched from the first to the last: see `whole_words`.
             // SAFETY: the caller's promise.
-            words.for_each(|(_, at, operand)| unsafe { store(at, width, operand) });
+            (words.rev()).for_each(|(_, at, operand)| unsafe { store(at, width, operand) });
         }
         // SAFETY: the caller's promise; what is compared has as many elements.
         _ if !work.compare.is_null() => words.for_each(|(offset, at, operand)| unsafe {

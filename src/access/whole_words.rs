@@ -6,6 +6,10 @@
 //! atomics are always the processor's (this one's, or that of the target's agent), and that x86-64 and AArch64 keep one
 //! order of all accesses to each byte, whatever their size. On a device without narrow atomics, runs of narrow elements
 //! are moved as a whole under the lock.
+//!
+//! Several words are not moved at once. But if a run is replaced and nothing is fetched, the processor at the target or
+//! this one stores its words from the last to the first, each by a release. Words are fetched from the first to the
+//! last, each by an acquire. So a rank that finds a new word finds the following ones new, too (or newer).
 
 use rdma_sys_shim::Width;
 

@@ -1,4 +1,5 @@
-//! Runs of narrow elements that are replaced by some and fetched by others: nobody sees a part of an aligned word.
+//! Runs of elements that are replaced by some and fetched by others: nobody sees a part of an aligned word, nor the
+//! first words of a short run without the others.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use crate::exposed::{Exposed, Memory};
 pub(crate) const CASES: &[Case] = cases!["hammer":
     aligned_words_of_narrow_elements @ [2, 3],
     aligned_words_of_narrow_elements_in_a_dynamic_window @ [2, 3],
+    the_first_word_of_a_short_run_is_seen_last @ [3],
 ];
 
 /// Where the device maps other ranks' memory.
@@ -147,6 +149,68 @@ fn replace_and_fetch(
         }
     }
     job.world().barrier()?;
+    Ok(())
+}
+
+/// A rank publishes runs of words with one ever larger value; the others fetch them. Not where an adapter carries out
+/// the atomics.
+fn the_first_word_of_a_short_run_is_seen_last(job: &Job) -> Outcome {
+    for memory in [Memory::Allocate, Memory::AllocMem, Memory::Heap] {
+        let window = Exposed::open(job, memory, ROOM, 1)?;
+        if window.atomic_domain() == AtomicDomain::Cpu {
+            publish(job, &window, &vec![0; job.world().size() as usize])?;
+        }
+        window.close()?;
+    }
+    let window = Window::create_dynamic(job.world(), &Info::new())?;
+    let base = memory(ROOM);
+    attach(&window, base, ROOM)?;
+    let places = addresses(job, base)?;
+    if window.atomic_domain() == AtomicDomain::Cpu {
+        publish(job, &window, &places)?;
+    }
+    window.free()?;
+    Ok(())
+}
+
+fn publish(job: &Job, window: &Window, places: &[u64]) -> Outcome {
+    window.lock_all(Assert::NONE)?;
+    for (target, bytes, ty) in [
+        (0, 16, BasicType::Byte),
+        (0, 64, BasicType::I64),
+        (1, 16, BasicType::I64),
+        (2, 64, BasicType::I32),
+    ] {
+        let place = places[target as usize];
+        zero(job, window, target, place)?;
+        let count = bytes / ty.size();
+        let mut last = 0;
+        let begun = Instant::now();
+        for round in (1_u64..).take_while(|round| *round < 8 || begun.elapsed() < WHILE) {
+            let value = [round; 8];
+            let mut fetched = [0_u64; 8];
+            let (from, to) = (value.as_ptr().cast(), fetched.as_mut_ptr().cast());
+            // SAFETY: locals; the flush completes the operation.
+            unsafe {
+                match window.rank() {
+                    1 => window.accumulate(from, count, ty, target, place, Op::Replace)?,
+                    _ => window.get_accumulate(from, to, count, ty, target, place, Op::NoOp)?,
+                }
+            }
+            window.flush(target)?;
+            if window.rank() == 1 {
+                continue;
+            }
+            let words = &fetched[..bytes / 8];
+            check!(
+                words.is_sorted() && words[0] >= last,
+                "{count} of {ty:?} of rank {target}: {words:?} after {last}"
+            );
+            last = words[0];
+        }
+        job.world().barrier()?;
+    }
+    window.unlock_all()?;
     Ok(())
 }
 

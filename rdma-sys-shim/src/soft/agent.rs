@@ -218,10 +218,11 @@ pub(crate) unsafe fn apply(
     [first, second]: [u64; 2],
     data: *mut u8,
 ) -> Option<u64> {
+    // From the last to the first, as `Update::Store` asks; sums need no order.
     let each = |update: &dyn Fn(*mut u8, u64) -> Option<u64>| {
         let mut widths = [Width::W1, Width::W2, Width::W4, Width::W8].into_iter();
         let word = widths.find(|word| word.bytes() == width)?;
-        for offset in (0..len).step_by(width) {
+        for offset in (0..len).step_by(width).rev() {
             // SAFETY: inside `data`, by the caller's promise.
             let value = unsafe { word.load(data.add(offset)) };
             update(at.wrapping_add(offset), value)?;

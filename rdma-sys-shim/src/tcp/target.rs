@@ -10,7 +10,7 @@ use super::regions::Regions;
 use crate::channel::{Moved, Presence, Status};
 use crate::cross_memory::part;
 use crate::memory::{before_flag, copy};
-use crate::{Access, words};
+use crate::{Access, STORED_IN_ORDER, words};
 
 /// If at least this much of a write is missing, it is received into the target memory itself; reads of this length are
 /// sent from there. Shorter transfers keep words whole, which others may read meanwhile.
@@ -328,6 +328,7 @@ impl Target {
         let left = usize::try_from(request.len).unwrap_or(usize::MAX);
         let piece = match request.kind {
             _ if bytes.len() >= left => left,
+            Kind::StoreEach if left <= STORED_IN_ORDER => 0,
             Kind::Write if left - bytes.len() >= DIRECT => bytes.len(),
             Kind::Write => {
                 let end = request.at.address.wrapping_add(bytes.len() as u64);
@@ -511,7 +512,8 @@ unsafe fn store(request: &Request, to: *mut u8, bytes: &[u8], old: *mut u8) -> O
             kind => {
                 before_flag();
                 let size = request.width.bytes();
-                for at in (0..len).step_by(size) {
+                // From the last to the first, as `Update::Store` asks; sums need no order.
+                for at in (0..len).step_by(size).rev() {
                     let value = request.width.load(from.add(at));
                     match kind {
                         Kind::AddEach => words::fetch_add(to.add(at), size, value)?,
@@ -662,6 +664,24 @@ mod tests {
             assert_eq!((old, done), (Some(0), 8));
             assert_eq!(data.unwrap(), [6_u64, 2, 5].map(u64::to_le_bytes).concat());
         }
+    }
+
+    #[test]
+    fn a_short_store_waits_for_all_of_its_words() {
+        let short = STORED_IN_ORDER;
+        let mut setup = setup();
+        let mut bytes = setup
+            .request(Kind::StoreEach, 64, short as u64)
+            .encode()
+            .to_vec();
+        bytes.extend(vec![7; short]);
+        let (most, last) = bytes.split_at(bytes.len() - 1);
+        let used = setup.target.take(most).unwrap();
+        assert_eq!(used, REQUEST, "the words wait where they arrived");
+        assert_eq!(setup.memory(64, short), [0; STORED_IN_ORDER]);
+        let rest = [&most[used..], last].concat();
+        assert_eq!(setup.target.take(&rest), Some(short));
+        assert_eq!(setup.memory(64, short), [7; STORED_IN_ORDER]);
     }
 
     #[test]
