@@ -259,7 +259,8 @@ impl RemoteAddress {
     }
 }
 
-/// A position in the sequence of an endpoint's operations, which complete in the order in which they were posted.
+/// A position in the sequence of an endpoint's operations, which complete in the order in which they were posted. With
+/// 64 bits, positions do not wrap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 

@@ -11,7 +11,8 @@ mod real {
     pub(crate) const SPINS: u32 = 100;
 
     /// Milliseconds of a clock that all processes of the machine share, precise to a few of them, and cheap to read.
-    /// Never 0.
+    /// Never 0. It wraps after 49.7 days. So callers subtract with wrap-around, and a time may be taken for one that is
+    /// 49.7 days later: this may put off a check once, by its interval.
     #[must_use]
     pub fn milliseconds() -> u32 {
         let mut now = libc::timespec {

@@ -140,6 +140,7 @@ pub(crate) struct Barrier {
     at: u64,
     block: Arc<ControlBlock>,
     steps: Box<[(Step, OnceLock<StepWords>)]>,
+    /// May wrap: see `protocol`.
     epoch: AtomicU32,
 }
 

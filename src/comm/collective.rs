@@ -20,6 +20,7 @@ pub(super) struct Core {
     pub(super) block: Arc<ControlBlock>,
     pub(super) blocks: Arc<Column<u64>>,
     barrier: Arc<Barrier>,
+    /// Numbers the collectives, for ranks that are out of step, and wraps for all of them at the same call.
     calls: u32,
     /// The current call, and the digest that distinguishes it from others.
     pub(super) operation: &'static str,

@@ -20,6 +20,7 @@ pub(super) struct Lent {
     by: Box<dyn Allgather + Send>,
     /// The digest of the members, as ranks of the world.
     members: u64,
+    /// Numbers the collectives, for ranks that are out of step, and wraps for all of them at the same call.
     calls: u32,
     operation: &'static str,
     /// Whether a call failed here. Then no later call is made, since the ranks are out of step.

@@ -13,6 +13,7 @@ const LOOK_AT_CLOCK: u32 = 16;
 /// The polls of one caller.
 #[derive(Default)]
 pub(crate) struct Polls {
+    /// May wrap: only its remainder counts.
     fruitless: AtomicU32,
     /// The time of the caller's last check, in milliseconds.
     checked: AtomicU32,

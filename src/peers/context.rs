@@ -30,7 +30,7 @@ pub(crate) struct Context {
     /// If `fabric` does not map memory: the fabric between the ranks of this host, once it is needed.
     host: Mutex<Option<Arc<Fabric>>>,
     pub(crate) abort_words: Arc<AbortWords>,
-    /// The rank to check next, if a wait depends on any of many.
+    /// The rank to check next, if a wait depends on any of many. It begins again at 1 behind the last rank.
     pub(crate) next_looked_at: AtomicU32,
     /// The time when this rank last checked one for which it does not wait, in milliseconds.
     pub(crate) last_check: AtomicU32,

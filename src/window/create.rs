@@ -29,7 +29,8 @@ use crate::terms::Flavor;
 /// Bytes that each rank sends about its part.
 pub(crate) const CREATE_BYTES: u64 = merge_bytes::<Summary>();
 
-/// The number of the next window that this rank makes.
+/// The number of the next window that this rank makes. It names windows in messages, reports and traces, where two may
+/// have one name after 2^32 of them.
 static NEXT_NUMBER: AtomicU32 = AtomicU32::new(1);
 
 /// A flag beside those of the hints: whether this rank maps the memory of all ranks.

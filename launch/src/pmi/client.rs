@@ -54,7 +54,8 @@ pub struct Client {
     timeout: Option<Duration>,
     /// The ranks of this node, if the launcher is one that may wait in vain for one of them.
     siblings: Option<Siblings>,
-    /// The number of allgathers so far, the same on all ranks, so that each has keys of its own.
+    /// The number of allgathers so far, the same on all ranks, so that each has keys of its own: there are
+    /// a few while the job starts.
     calls: AtomicU32,
     /// Held from a request to its reply.
     replies: Mutex<Replies>,

@@ -33,7 +33,8 @@ pub struct Pmix {
     size: u32,
     /// How long to wait for a call. `None`: forever.
     timeout: Option<Duration>,
-    /// The number of allgathers so far, the same on all ranks, so that each has a key of its own.
+    /// The number of allgathers so far, the same on all ranks, so that each has a key of its own: there are
+    /// a few while the job starts.
     calls: AtomicU32,
 }
 

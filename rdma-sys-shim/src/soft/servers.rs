@@ -28,7 +28,8 @@ thread_local! {
 
 /// The state of a thread that serves.
 struct Server {
-    /// Odd while the thread serves a request; only the thread writes it.
+    /// Odd while the thread serves a request; only the thread writes it. If it wraps between two looks of a thread that
+    /// waits for the request to end, that thread waits for a later request, too.
     turn: Arc<AtomicU32>,
     is_fenced: bool,
     process: u32,

@@ -39,7 +39,8 @@ pub(crate) struct Bell {
     running: AtomicU32,
     /// One bit for each slot that the agent was told of.
     ready: AtomicU32,
-    /// Changes with every request; the agent sleeps on it.
+    /// Changes with every request; the agent sleeps on it. It may wrap: the agent looks for ready slots between reading
+    /// it and sleeping, and sleeps for a limited time.
     rung: AtomicU32,
     /// 1 while the agent sleeps or is about to.
     sleeping: AtomicU32,
@@ -62,7 +63,8 @@ pub(crate) struct Slot {
     state: AtomicU32,
     pub(super) operation: AtomicU32,
     pub(super) width: AtomicU32,
-    /// The time in [`milliseconds`] at which it was offered for assist; 0 if the agent was told.
+    /// The time in [`milliseconds`] at which it was offered for assist; 0 if the agent was told. When the clock wraps,
+    /// an old offer of a dead origin counts as new for a moment: it is served, or freed as others are.
     offered: AtomicU32,
     /// 1 while the origin sleeps on `state`.
     sleeping: AtomicU32,

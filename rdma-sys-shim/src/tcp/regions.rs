@@ -13,7 +13,8 @@ use crate::{Access, Error, LocalRegion, RemoteAddress, RemoteRegion, Result, vma
 
 pub(super) struct Regions {
     by_key: RwLock<HashMap<u64, Entry>>,
-    /// Counts up from a random number, so that a key of another process or of an earlier region is not valid here.
+    /// Counts up from a random number, so that a key of another process or of an earlier region is not valid here. It
+    /// begins below 2^48, and so does not reach the bits of the rights.
     next: AtomicU64,
     bytes: AtomicU64,
 }

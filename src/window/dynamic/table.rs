@@ -18,6 +18,7 @@ use rdma_sys_shim::{Device, LocalRegion, RemoteRegion};
 
 use crate::error::Result;
 
+/// Of 64 bits, so it does not wrap.
 const VERSION: usize = 0;
 const COUNT: usize = 1;
 const OVERFLOW: usize = 2;

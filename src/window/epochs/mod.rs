@@ -75,7 +75,8 @@ use crate::wait::lock;
 /// An operation on a target that was entered in the current epoch needs no further check: one comparison in
 /// [`Epochs::is_entered`] replaces all the rules.
 pub(crate) struct Epochs {
-    /// Number of the current access epoch; a target with the same number was entered in it.
+    /// Number of the current access epoch; a target with the same number was entered in it. It begins at 1 and, with 64
+    /// bits, does not wrap; 0 marks a target that was not entered.
     serial: AtomicU64,
     mode: AtomicU8,
     /// How many targets are locked one by one.
