@@ -82,6 +82,8 @@ pub(super) struct Origin {
     silence: Silence,
     /// The requests on earlier connections, which the target of this one does not count.
     earlier: u64,
+    /// Whether the socket has taken a part of requests that are not complete.
+    is_under_way: bool,
     /// The connection was reset while nothing was under way. The next request needs another one.
     is_lost: bool,
     failure: Option<Error>,
@@ -108,6 +110,7 @@ impl Origin {
             used: 0,
             silence: Silence::default(),
             earlier: 0,
+            is_under_way: false,
             is_lost: false,
             failure: None,
         }
@@ -141,7 +144,7 @@ impl Origin {
                 status.becomes(Presence::Here);
                 if self.is_lost {
                     self.stream = Arc::new(stream);
-                    self.earlier = self.posted;
+                    self.earlier = self.done;
                     (self.data, self.filled, self.used) = (0, 0, 0);
                     (self.silence, self.is_lost) = (Silence::default(), false);
                 } else {
@@ -201,6 +204,7 @@ impl Origin {
             self.ask();
         }
         self.check()?;
+        self.is_under_way &= self.done != self.posted;
         self.posted += 1;
         let ticket = self.posted;
         self.copied.extend(request.encode());
@@ -264,6 +268,9 @@ impl Origin {
 
     /// Sends what the socket accepts, and receives what has arrived.
     pub(super) fn progress(&mut self) {
+        if self.is_lost && !self.pieces.is_empty() {
+            self.ask();
+        }
         if self.is_lost {
             return;
         }
@@ -307,6 +314,7 @@ impl Origin {
     }
 
     fn has_sent(&mut self, mut sent: usize) {
+        self.is_under_way = true;
         while sent > 0 {
             let Some(piece) = self.pieces.front_mut() else {
                 return;
@@ -535,7 +543,7 @@ impl Origin {
 
     fn fail_by(&mut self, error: &io::Error) {
         if is_reset(error) && self.peer.status.presence() != Presence::Closed {
-            self.is_lost = self.done == self.posted;
+            self.is_lost = self.done == self.posted || !self.is_under_way;
             if !self.is_lost {
                 self.peer.status.becomes(Presence::Reset);
                 self.ask();

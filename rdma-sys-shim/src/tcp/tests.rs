@@ -231,6 +231,20 @@ fn a_peer_gets_through_to_a_port_with_thousands_of_strangers() {
 /// The ends of a connection that is reset, and of the one that follows. `lives`: what the process does when it is dialled
 /// again.
 fn reset_amid(lives: bool, is_idle: bool) -> (Origin, Arc<Status>, TcpStream) {
+    let (mut origin, status, others) = reset_behind_its_back(lives, is_idle);
+    let begun = Instant::now();
+    while origin.check().is_ok() && !origin.is_lost() {
+        assert!(
+            begun.elapsed() < Duration::from_secs(10),
+            "nobody heard of the reset"
+        );
+        origin.progress();
+    }
+    (origin, status, others)
+}
+
+/// The same, before the origin has looked.
+fn reset_behind_its_back(lives: bool, is_idle: bool) -> (Origin, Arc<Status>, TcpStream) {
     let pair = || {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -258,38 +272,35 @@ fn reset_amid(lives: bool, is_idle: bool) -> (Origin, Arc<Status>, TcpStream) {
         };
     }
     reset(theirs);
-    let begun = Instant::now();
-    while origin.check().is_ok() && !origin.is_lost() {
-        assert!(
-            begun.elapsed() < Duration::from_secs(10),
-            "nobody heard of the reset"
-        );
-        origin.progress();
-    }
     (origin, status, others)
 }
 
 #[test]
 fn a_connection_that_is_reset_while_nothing_is_under_way_is_replaced() {
-    let (mut origin, status, mut others) = reset_amid(true, true);
-    for request in 1..3 {
-        // SAFETY: it has no buffers.
-        let posted = unsafe { origin.post(&Request::of(Kind::Leave), None, None, true) };
-        assert_eq!(posted.unwrap(), request);
-        let mut seen = [0; REQUEST];
-        others.read_exact(&mut seen).unwrap();
-        assert_eq!(Request::decode(&seen), Some(Request::of(Kind::Leave)));
+    for (mut origin, status, mut others) in
+        [reset_amid(true, true), reset_behind_its_back(true, true)]
+    {
+        thread::sleep(Duration::from_millis(20));
+        for request in 1..3 {
+            // SAFETY: it has no buffers.
+            let posted = unsafe { origin.post(&Request::of(Kind::Leave), None, None, true) };
+            assert_eq!(posted.unwrap(), request);
+            origin.progress();
+            let mut seen = [0; REQUEST];
+            others.read_exact(&mut seen).unwrap();
+            assert_eq!(Request::decode(&seen), Some(Request::of(Kind::Leave)));
+        }
+        others.write_all(&Answer::Done(2).encode()).unwrap();
+        let begun = Instant::now();
+        while origin.done() < 2 {
+            assert!(
+                begun.elapsed() < Duration::from_secs(10),
+                "it counts as before"
+            );
+            origin.progress();
+        }
+        assert_eq!(status.presence(), Presence::Here);
     }
-    others.write_all(&Answer::Done(2).encode()).unwrap();
-    let begun = Instant::now();
-    while origin.done() < 2 {
-        assert!(
-            begun.elapsed() < Duration::from_secs(10),
-            "it counts as before"
-        );
-        origin.progress();
-    }
-    assert_eq!(status.presence(), Presence::Here);
 }
 
 #[test]
