@@ -19,6 +19,10 @@ enum Kind {
 /// The longest possible name of a host.
 const LONGEST_NAME: usize = 253;
 
+/// `ip link` shows the numbers.
+const ZONE: &str = "a link-local IPv6 address needs a zone, which is the number of this host's interface and not its \
+                    name ([fe80::1%2]:PORT); another address of rank 0's host needs none";
+
 impl Address {
     /// `HOST:PORT`: an IPv4 address, an IPv6 address in brackets, or the name of a host.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
@@ -31,6 +35,11 @@ impl Address {
             Kind::Socket(socket) if socket.ip().is_unspecified() => {
                 Err("the address is that of no host")
             }
+            Kind::Socket(SocketAddr::V6(socket))
+                if socket.ip().is_unicast_link_local() && socket.scope_id() == 0 =>
+            {
+                Err(ZONE)
+            }
             _ => Ok(address),
         }
     }
@@ -40,6 +49,9 @@ impl Address {
         let Ok(port) = port.parse() else {
             return Err("its port is no number from 1 to 65535 (HOST:PORT)");
         };
+        if host.contains(':') && host.contains('%') {
+            return Err(ZONE);
+        }
         if host.contains(':') {
             return Err("an IPv6 address stands in brackets ([HOST]:PORT)");
         }
@@ -185,6 +197,8 @@ mod tests {
             ("http://host:80", "in brackets"),
             ("0.0.0.0:80", "no host"),
             ("[::]:80", "no host"),
+            ("[fe80::1%eth0]:80", "not its name"),
+            ("[fe80::1]:80", "needs a zone"),
         ];
         for (text, words) in wrong {
             let problem = Address::parse(text).unwrap_err();
