@@ -314,7 +314,10 @@ impl Greeted {
 
 fn as_of_peer(error: io::Error) -> Failed {
     match error.kind() {
-        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => Failed::Ended,
+        io::ErrorKind::UnexpectedEof
+        | io::ErrorKind::ConnectionReset
+        | io::ErrorKind::ConnectionAborted
+        | io::ErrorKind::BrokenPipe => Failed::Ended,
         io::ErrorKind::WouldBlock => Failed::Call(io::Error::other("no answer in time")),
         _ => Failed::Call(error),
     }

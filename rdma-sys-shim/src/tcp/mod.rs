@@ -44,7 +44,8 @@ use serving::Serving;
 /// Addresses of other devices begin differently. The last byte is the version of the protocol.
 const MARK: [u8; 4] = *b"tTC\x03";
 
-/// How long a process whose connection was reset may take to accept another.
+/// How long a process whose connection was reset may take to accept another, and how long a rank of an aborted job waits
+/// for others.
 const ASKED: Duration = Duration::from_secs(1);
 
 pub(crate) static CAPABILITIES: Capabilities = Capabilities {
@@ -286,7 +287,11 @@ impl Device for TcpDevice {
 
     fn close(&self) {
         let endpoints: Vec<_> = self.endpoints().values().cloned().collect();
-        let end = Instant::now() + 2 * SILENCE;
+        let limit = match self.dialling.cancellation.is_due() {
+            true => ASKED,
+            false => 2 * SILENCE,
+        };
+        let end = Instant::now() + limit;
         for say_farewell in [false, true] {
             // All endpoints are told before the wait for one, so that many dead peers do not prolong it.
             for endpoint in &endpoints {

@@ -152,7 +152,7 @@ impl Origin {
                     let _ = send(&stream, &Request::of(Kind::Disconnect).encode());
                 }
             }
-            Redialled::Silent if self.is_lost => self.fail(self.was_reset()),
+            Redialled::Silent if self.is_lost => self.fail(self.was_reset("it does not answer")),
             Redialled::Silent => status.becomes(Presence::Here),
             Redialled::Gone => {
                 status.becomes(Presence::Gone);
@@ -162,14 +162,15 @@ impl Origin {
         }
     }
 
-    fn was_reset(&self) -> Error {
+    fn was_reset(&self, but: &str) -> Error {
         Error::NoAnswer {
             operation: "waiting for answers by TCP",
             pid: self.peer.pid,
             host: self.peer.host.clone(),
-            why: "the connection was reset, although its process has not ended: a firewall or address translation (NAT) in \
-                  between may have forgotten it"
-                .into(),
+            why: format!(
+                "the connection was reset, but {but}: a firewall or address translation (NAT) in between may have forgotten it"
+            )
+            .into(),
         }
     }
 
@@ -547,7 +548,7 @@ impl Origin {
             if !self.is_lost {
                 self.peer.status.becomes(Presence::Reset);
                 self.ask();
-                self.fail(self.was_reset());
+                self.fail(self.was_reset("its process has not ended"));
             }
             return;
         }
