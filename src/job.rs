@@ -176,7 +176,7 @@ impl Job {
 
     /// Local. Makes every long wait call `hook`, which replaces an earlier hook. Each thread that waits in a call of
     /// this library calls it a few microseconds after the wait began, and then repeatedly until the wait ends. A host
-    /// library that has to be called can so make progress during waits. With a hook, waits sleep for 0.1 ms at most.
+    /// library that has to be called can so make progress during waits. With a hook, waits sleep for 0.1 ms at most, or longer if more than 32 ranks share a processor.
     /// Calls that do not wait, such as [`Request::test`](crate::raw::Request::test), do not call it. Unstable: see
     /// [`lower`](crate::lower).
     ///
@@ -193,7 +193,7 @@ impl Job {
     }
 
     /// Local. Calls `done` until it returns true. Waits as the calls of this library do: it spins, yields, then sleeps
-    /// in growing steps up to a millisecond, and calls the hook of [`Job::on_wait`]. `awaited` is the rank of the world
+    /// in growing steps up to a millisecond (or longer if more than 32 ranks share a processor), and calls the hook of [`Job::on_wait`]. `awaited` is the rank of the world
     /// that has to act; `None` stands for any rank. Unstable: see [`lower`](crate::lower).
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rdma_sys_shim::{Assist, Endpoint, LIVENESS_INTERVAL, Ticket, has_attached};
+use rdma_sys_shim::{Assist, Endpoint, LIVENESS_INTERVAL, Ticket, has_attached, stretch};
 
 use crate::diagnostics::Waiting;
 use crate::error::{Error, Result};
@@ -107,10 +107,11 @@ pub(crate) fn unawaited(verdict: Verdict<'_>) -> Result<()> {
     verdict.map_err(Doubt::confirm)
 }
 
-/// How a thread waits; if ranks are oversubscribed, it hardly spins.
+/// How a thread waits; if ranks are oversubscribed, it hardly spins. If many ranks share a processor, its sleeps and the
+/// interval of its checks [`stretch`], and it yields less often.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
-    oversubscribed: bool,
+    ranks_per_processor: u32,
     at_leisure: bool,
     snatches: u32,
     check_every: Duration,
@@ -120,13 +121,13 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// `oversubscribed`: see [`Patience::is_oversubscribed`].
-    pub(crate) fn new(oversubscribed: bool) -> Self {
+    /// `ranks_per_processor`: of this machine; more than 1 if they are oversubscribed.
+    pub(crate) fn new(ranks_per_processor: u32) -> Self {
         Self {
-            oversubscribed,
+            ranks_per_processor,
             at_leisure: false,
             snatches: 1,
-            check_every: LIVENESS_INTERVAL,
+            check_every: LIVENESS_INTERVAL * stretch(ranks_per_processor),
             #[cfg(test)]
             hesitates: false,
         }
@@ -134,16 +135,16 @@ impl Patience {
 
     /// Whether ranks of this host are oversubscribed.
     pub(crate) fn is_oversubscribed(self) -> bool {
-        self.oversubscribed
+        self.ranks_per_processor > 1
     }
 
     /// Attempts before the processor is yielded.
     #[inline]
     fn spins(self) -> u32 {
-        if self.oversubscribed { 50 } else { SPINS }
+        if self.is_oversubscribed() { 50 } else { SPINS }
     }
 
-    /// For calls that all ranks make: a rank that has waited long wakes at most every 10 ms, and leaves the processors
+    /// For calls that all ranks make: a rank that has waited long wakes every 10 ms or less often, and leaves the processors
     /// to ranks that work. Not for waits that depend on one another in a chain, since each would add its delay.
     pub(crate) fn at_leisure(self) -> Self {
         Self {
@@ -163,9 +164,10 @@ impl Patience {
 
     /// The longest sleep after a wait of this duration.
     fn longest_sleep(self, waited: Duration) -> Duration {
+        let stretch = stretch(self.ranks_per_processor);
         match self.at_leisure {
-            true => (waited / LEISURE).clamp(LONGEST_SLEEP, LONGEST_LEISURE),
-            false => LONGEST_SLEEP,
+            true => (waited / LEISURE).clamp(LONGEST_SLEEP * stretch, LONGEST_LEISURE * stretch),
+            false => LONGEST_SLEEP * stretch,
         }
     }
 
@@ -178,9 +180,9 @@ impl Patience {
         check: impl FnMut() -> Verdict<'a>,
     ) -> Result<()> {
         // If ranks are oversubscribed, the other rank may not have a processor yet.
-        let pauses = !self.oversubscribed && pause::is_short();
+        let pauses = !self.is_oversubscribed() && pause::is_short();
         let attempts = match pauses {
-            _ if !self.oversubscribed && has_attached() => EAGER_BESIDE_OTHERS,
+            _ if !self.is_oversubscribed() && has_attached() => EAGER_BESIDE_OTHERS,
             true => EAGER_PAUSED,
             false => EAGER_SPINS,
         };
@@ -201,8 +203,9 @@ impl Patience {
         done: &mut dyn FnMut() -> Result<bool>,
         mut check: impl FnMut() -> Verdict<'a>,
     ) -> Result<()> {
+        let stretch = stretch(self.ranks_per_processor);
         // An oversubscribed rank has no processor during most of its wait.
-        let mut assist = match self.oversubscribed {
+        let mut assist = match self.is_oversubscribed() {
             true => None,
             false => Assist::of_process(),
         };
@@ -219,7 +222,7 @@ impl Patience {
         let (mut was_asked, yields) = match lent {
             AssistEnd::Over => return Ok(()),
             AssistEnd::Asked => (true, 0),
-            AssistEnd::Idle => (false, YIELDS),
+            AssistEnd::Idle => (false, YIELDS / stretch),
         };
         for _ in 0..yields {
             if self.snatch(done)? {
@@ -242,7 +245,7 @@ impl Patience {
         }
         waiting.is_long();
         let mut lasting = Lasting::new(begun);
-        let mut sleep = FIRST_SLEEP;
+        let mut sleep = FIRST_SLEEP * stretch;
         let mut checked = Instant::now();
         loop {
             if self.snatch(done)? {
@@ -271,7 +274,7 @@ impl Patience {
                 Some(AssistEnd::Idle) | None => {}
             }
             let longest = match hook::call() {
-                true => LONGEST_NAP,
+                true => LONGEST_NAP * stretch,
                 false => self.longest_sleep(now - begun),
             };
             match &assist {
@@ -289,7 +292,7 @@ impl Patience {
         was_asked: bool,
         done: &mut dyn FnMut() -> Result<bool>,
     ) -> Result<Option<AssistEnd>> {
-        if assist.is_none() && !self.oversubscribed {
+        if assist.is_none() && !self.is_oversubscribed() {
             // Another thread may have exposed memory meanwhile.
             *assist = Assist::of_process();
         }
@@ -322,7 +325,7 @@ impl Patience {
     /// Whether it has been awake for the longest allowed time. An oversubscribed rank has no processor while others
     /// have it.
     fn was_awake_for(self, begun: Instant, longest: Duration) -> bool {
-        self.at_leisure && !self.oversubscribed && begun.elapsed() >= longest
+        self.at_leisure && !self.is_oversubscribed() && begun.elapsed() >= longest
     }
 
     /// Tries while this thread has the processor.
@@ -391,7 +394,7 @@ pub(crate) mod tests {
             Self {
                 check_every: Duration::ZERO,
                 hesitates: true,
-                ..Self::new(true)
+                ..Self::new(2)
             }
         }
     }
@@ -414,7 +417,7 @@ pub(crate) mod tests {
     #[test]
     fn a_wait_ends_when_the_check_fails() {
         let told = Told::default();
-        let patience = Patience::new(true);
+        let patience = Patience::new(2);
         let error = patience
             .wait(|| Ok(false), || Err(doubt(&told)))
             .unwrap_err();
@@ -429,7 +432,7 @@ pub(crate) mod tests {
             failed.set(true);
             Err(doubt(&told))
         };
-        let waited = Patience::new(false).wait(|| Ok(failed.get()), check);
+        let waited = Patience::new(1).wait(|| Ok(failed.get()), check);
         waited.unwrap();
         assert_eq!(told.0.get(), 0, "and nobody hears of the doubt");
     }
@@ -454,13 +457,13 @@ pub(crate) mod tests {
             patience.wait(done, check).unwrap_err();
             tries.get()
         };
-        let hurried = Patience::new(true);
+        let hurried = Patience::new(2);
         assert!(tries(hurried.among_rivals()) > 10 * tries(hurried));
     }
 
     #[test]
     fn only_long_waits_at_leisure_sleep_long() {
-        let hurried = Patience::new(false);
+        let hurried = Patience::new(1);
         let longest = |millis| {
             let waited = Duration::from_millis(millis);
             let leisurely = hurried.at_leisure().longest_sleep(waited);
@@ -469,6 +472,47 @@ pub(crate) mod tests {
         assert_eq!(longest(0), [1000, 1000]);
         assert_eq!(longest(64), [1000, 2000]);
         assert_eq!(longest(3_600_000), [1000, 10_000]);
+    }
+
+    #[test]
+    fn all_ranks_of_a_processor_wake_and_check_no_more_often_than_few_do() {
+        let hour = Duration::from_secs(3600);
+        let of_all = |ranks: u32| {
+            let patience = Patience::new(ranks);
+            [
+                patience.longest_sleep(hour),
+                patience.at_leisure().longest_sleep(hour),
+                patience.check_every,
+            ]
+            .map(|every| f64::from(ranks) / every.as_secs_f64())
+        };
+        let few = of_all(32);
+        assert_eq!(Patience::new(32).check_every, LIVENESS_INTERVAL);
+        for ranks in [1, 2, 31, 33, 500, 1000, 2000, 65_536] {
+            let many = of_all(ranks);
+            assert!(
+                many.iter().zip(&few).all(|(many, few)| many <= few),
+                "{ranks}: {many:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_wait_among_many_ranks_tries_seldom() {
+        let tries = |ranks: u32| {
+            let (begun, tries) = (Instant::now(), Cell::new(0_u32));
+            let done = || {
+                tries.set(tries.get() + 1);
+                Ok(begun.elapsed() >= Duration::from_millis(100))
+            };
+            Patience::new(ranks)
+                .at_leisure()
+                .wait(done, || Ok(()))
+                .unwrap();
+            tries.get()
+        };
+        // 50 of them before it yields.
+        assert!(tries(2000) < 80);
     }
 
     #[test]
@@ -485,7 +529,7 @@ pub(crate) mod tests {
                 polls += 1;
                 Ok(polls > 300)
             };
-            Patience::new(true).wait(long, || Ok(())).unwrap();
+            Patience::new(2).wait(long, || Ok(())).unwrap();
             INSIDE.set(false);
             CALLS.fetch_add(1, Ordering::Relaxed);
         })));
@@ -494,7 +538,7 @@ pub(crate) mod tests {
             true => Ok(()),
             false => Err(Error::new("test", Misuse::Poisoned).into()),
         };
-        let waited = Patience::new(false).wait(|| Ok(CALLS.load(Ordering::Relaxed) >= 500), check);
+        let waited = Patience::new(1).wait(|| Ok(CALLS.load(Ordering::Relaxed) >= 500), check);
         set_hook(None);
         waited.unwrap();
         assert_eq!(NESTED.load(Ordering::Relaxed), 0);

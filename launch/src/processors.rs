@@ -100,6 +100,18 @@ impl Processors {
         Self::trimmed(both.map(|(one, other)| one & other).collect())
     }
 
+    pub(crate) fn or(&self, other: &Self) -> Self {
+        let (long, short) = match self.0.len() < other.0.len() {
+            true => (other, self),
+            false => (self, other),
+        };
+        let mut words = long.0.clone();
+        for (word, more) in words.iter_mut().zip(&short.0) {
+            *word |= more;
+        }
+        Self(words)
+    }
+
     pub(crate) fn meets(&self, other: &Self) -> bool {
         !self.and(other).0.is_empty()
     }

@@ -29,6 +29,7 @@ mod provider;
 pub mod rdma;
 mod rdma_devices;
 mod registry;
+mod sharing;
 mod signals;
 mod soft;
 mod system;
@@ -56,6 +57,7 @@ pub use provider::{
     DeviceInfo, Found, JobSecret, JobSpan, Joining, Provider, State, Surroundings, options,
 };
 pub use registry::{Registry, is_automatic};
+pub use sharing::{set_ranks_per_processor, stretch};
 pub use signals::without_signals;
 pub use soft::{BootstrapSegment, SEGMENT_BYTES, probe};
 pub use system::{HostIdentity, longest_file, random};

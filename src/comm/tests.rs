@@ -158,7 +158,7 @@ fn a_dispute_with_nobody() {
 #[test]
 fn garbage_in_control_regions() {
     for seed in 1..=40 {
-        let ranks = ranks_in_process("soft", 2, Patience::new(true));
+        let ranks = ranks_in_process("soft", 2, Patience::new(2));
         let mut random = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed);
         let mut below = |end: u64| {
             random = random

@@ -477,7 +477,7 @@ mod tests {
             len: 64,
             rkey: 1,
         };
-        let memory = RemoteMemory::new(endpoint.clone(), region, Patience::new(false)).unwrap();
+        let memory = RemoteMemory::new(endpoint.clone(), region, Patience::new(1)).unwrap();
         (endpoint, Arc::new(memory).word(8))
     }
 }

@@ -312,7 +312,7 @@ mod tests {
         };
         let begun = Instant::now();
         let go_on = || begun.elapsed() < limit;
-        let ended = ends_while(&slow, Ticket(1), Patience::new(false), go_on);
+        let ended = ends_while(&slow, Ticket(1), Patience::new(1), go_on);
         (ended, slow.asked.into_inner())
     }
 
@@ -322,9 +322,7 @@ mod tests {
             done_after: u32::MAX,
             ..Scripted::default()
         };
-        let error = Patience::new(false)
-            .complete(&silent, Ticket(1))
-            .unwrap_err();
+        let error = Patience::new(1).complete(&silent, Ticket(1)).unwrap_err();
         assert!(error.to_string().contains("process 2 is gone"), "{error}");
     }
 

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use super::order::{Order, Which};
 use crate::device::batch::{BatchError, StridedBlocks, TransferBatch};
+use crate::sharing::{liveness_interval, stretched};
 use crate::{
-    Direction, Endpoint, Error, Fetch, LIVENESS_INTERVAL, Mapping, RemoteAddress, RemoteRegion,
-    Result, Ticket, Update, Via, Width,
+    Direction, Endpoint, Error, Fetch, Mapping, RemoteAddress, RemoteRegion, Result, Ticket,
+    Update, Via, Width,
 };
 
 /// A wait spins this often, then yields for a time, and then sleeps for short intervals.
@@ -140,13 +141,13 @@ impl AgentAtomicsEndpoint {
             }
             let now = Instant::now();
             let (begun, checked) = times.get_or_insert((now, now));
-            if now.duration_since(*checked) >= LIVENESS_INTERVAL {
+            if now.duration_since(*checked) >= liveness_interval() {
                 *checked = now;
                 self.intact()?;
             }
             match now.duration_since(*begun) < YIELDING {
                 true => thread::yield_now(),
-                false => thread::sleep(SLEEP),
+                false => thread::sleep(stretched(SLEEP)),
             }
         }
         Ok(())

@@ -9,6 +9,7 @@ use super::process::ProcessId;
 use super::segment::{SLOT_BYTES, Segment};
 use super::slots::{self, SLOTS, Slots, Unanswered};
 use crate::memory::copy;
+use crate::sharing::stretched;
 use crate::{Access, Direction, Error, RemoteAddress, Result};
 
 /// The operations of an agent. Their numbers appear in shared memory.
@@ -266,7 +267,7 @@ fn claim(segment: &Segment, peer: &PeerProcess) -> Result<usize> {
             std::thread::yield_now();
             continue;
         }
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::sleep(stretched(Duration::from_millis(1)));
         if round.is_multiple_of(100) {
             may_wait().map_err(|why| peer.unanswered(&why))?;
             free_those_of_the_dead(segment, peer.own());

@@ -15,10 +15,10 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::device::LIVENESS_INTERVAL;
 use crate::primitive::{
     AtomicU32, AtomicU64, SPINS, fence, futex, milliseconds, spin_loop, yield_now,
 };
+use crate::sharing::liveness_interval;
 
 /// The most requests that an agent can have pending at once.
 pub(crate) const SLOTS: usize = 32;
@@ -259,7 +259,7 @@ fn wait_done(
         fence(Ordering::SeqCst);
         let seen = slot.state.load(Ordering::Relaxed);
         match seen {
-            READY | SERVING => futex::wait(&slot.state, seen, LIVENESS_INTERVAL),
+            READY | SERVING => futex::wait(&slot.state, seen, liveness_interval()),
             seen if is_answered(seen) => {}
             _ => return Err(Unanswered::Garbled),
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytemuck::{Pod, Zeroable};
-use rdma_sys_shim::{Device, JobSecret, JobSpan, Joining};
+use rdma_sys_shim::{Device, JobSecret, JobSpan, Joining, set_ranks_per_processor};
 use transom_launch::pmi::PmiError;
 use transom_launch::{Allgather, Bootstrap, launcher, oversubscription};
 
@@ -167,13 +167,15 @@ impl Context {
             fabric.introduce(0, bootstrap.published(0).map_err(failed)?);
         }
         let processors: Vec<&str> = processors.iter().map(String::as_str).collect();
+        let ranks_per_processor = oversubscription::ranks_per_processor(&processors);
+        set_ranks_per_processor(ranks_per_processor);
         let this_rank = ThisRank {
             rank,
             size,
             world_block,
             hosts,
             level,
-            patience: Patience::new(oversubscription::are_oversubscribed(&processors)),
+            patience: Patience::new(ranks_per_processor),
         };
         let notices = bootstrap.and_then(Bootstrap::notices);
         Ok(Arc::new(Self::new(this_rank, fabric, notices)))

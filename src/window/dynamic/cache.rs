@@ -246,7 +246,7 @@ mod tests {
         for number in 0..ENTRIES {
             table.push(&*device, region(number, 0)).unwrap();
         }
-        let patience = Patience::new(false);
+        let patience = Patience::new(1);
         let memory = RemoteMemory::new(endpoint, table.remote(), patience).unwrap();
         let cache = RegionCache::new(memory, WorldRank(0), patience);
         let over = AtomicBool::new(false);
@@ -309,7 +309,7 @@ mod tests {
             // SAFETY: an aligned word of the region.
             unsafe { table.base().cast::<u64>().add(at).write_volatile(value) };
         };
-        let patience = Patience::new(false);
+        let patience = Patience::new(1);
         let memory = RemoteMemory::new(endpoint, table.remote(), patience).unwrap();
         let cache = RegionCache::new(memory, WorldRank(0), patience);
         let find = |address, len| cache.find(Address(address), len, &|| Ok(()));
