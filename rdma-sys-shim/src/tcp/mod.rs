@@ -44,9 +44,8 @@ use serving::Serving;
 /// Addresses of other devices begin differently. The last byte is the version of the protocol.
 const MARK: [u8; 4] = *b"tTC\x03";
 
-/// How long a process whose connection was reset may take to accept another, and how long a rank of an aborted job waits
-/// for others.
-const ASKED: Duration = Duration::from_secs(1);
+/// How long a rank of an aborted job waits for others.
+const AFTER_ABORT: Duration = Duration::from_secs(1);
 
 pub(crate) static CAPABILITIES: Capabilities = Capabilities {
     // The agent uses instructions of the processor.
@@ -238,7 +237,7 @@ impl Device for TcpDevice {
         }
         // Who tells others of an abort has no time for ranks that do not answer.
         let patience = match self.dialling.cancellation.is_due() {
-            true => ASKED,
+            true => AFTER_ABORT,
             false => SILENCE,
         };
         // Without the lock: dialing may take seconds.
@@ -252,7 +251,7 @@ impl Device for TcpDevice {
         let (own, record) = (self.own.clone(), peer.clone());
         let at = stream.peer_addr().map(|at| at.ip());
         let redial = Box::new(move || match at {
-            Ok(at) => channel::redial(&own, &record, at, ASKED),
+            Ok(at) => channel::redial(&own, &record, at, SILENCE),
             Err(_) => Redialled::Silent,
         });
         let instance = peer.instance;
@@ -288,7 +287,7 @@ impl Device for TcpDevice {
     fn close(&self) {
         let endpoints: Vec<_> = self.endpoints().values().cloned().collect();
         let limit = match self.dialling.cancellation.is_due() {
-            true => ASKED,
+            true => AFTER_ABORT,
             false => 2 * SILENCE,
         };
         let end = Instant::now() + limit;

@@ -133,13 +133,15 @@ impl Origin {
     }
 
     /// After a reset, on either side of a connection with the process: asks whether it lives, and replaces the
-    /// connection if that was lost.
-    pub(super) fn ask(&mut self) {
+    /// connection if that was lost. False if it does not answer.
+    pub(super) fn ask(&mut self) -> bool {
         let status = self.peer.status.clone();
         if !self.is_lost && status.presence() != Presence::Reset {
-            return;
+            return true;
         }
-        match (self.peer.redial)() {
+        let answer = (self.peer.redial)();
+        let has_answered = !matches!(answer, Redialled::Silent);
+        match answer {
             Redialled::Lives(stream) => {
                 status.becomes(Presence::Here);
                 if self.is_lost {
@@ -160,6 +162,7 @@ impl Origin {
                 self.fail(Error::PeerGone { pid });
             }
         }
+        has_answered
     }
 
     fn was_reset(&self, but: &str) -> Error {
@@ -547,8 +550,11 @@ impl Origin {
             self.is_lost = self.done == self.posted || !self.is_under_way;
             if !self.is_lost {
                 self.peer.status.becomes(Presence::Reset);
-                self.ask();
-                self.fail(self.was_reset("its process has not ended"));
+                let has_answered = self.ask();
+                self.fail(self.was_reset(match has_answered {
+                    true => "its process has not ended",
+                    false => "it does not answer",
+                }));
             }
             return;
         }
