@@ -17,7 +17,7 @@ mod variables;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub(crate) use call::{InCall, Waiting};
 pub(crate) use counters::{Counters, TracedEpoch};
@@ -133,6 +133,23 @@ pub(crate) fn leaving() {
 /// Called after it has left.
 pub(crate) fn left() {
     trace::end();
+}
+
+/// Warns of a long wait. If the program has no subscriber, the warning goes to standard error, once a minute at most, and
+/// only where `speaks`: so many ranks that wait for each other do not all say it.
+pub(crate) fn warn_of_wait(text: &str, speaks: bool) {
+    const SELDOM: Duration = Duration::from_secs(60);
+    static LAST: Mutex<Option<Instant>> = Mutex::new(None);
+    if tracing::dispatcher::has_been_set() {
+        tracing::warn!(target: "transom::wait", "{text}");
+        return;
+    }
+    let mut last = locked(&LAST);
+    if speaks && last.is_none_or(|last| last.elapsed() >= SELDOM) {
+        *last = Some(Instant::now());
+        drop(last);
+        transom_launch::say(&format_args!("transom: {text}"));
+    }
 }
 
 /// The time after which a wait causes a warning, if any.

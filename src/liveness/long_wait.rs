@@ -4,6 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use super::Awaited;
+use crate::diagnostics::warn_of_wait;
 use crate::peers::{CALL, CALL_BYTES, Context, padded, unpadded};
 use crate::terms::WorldRank;
 use crate::wait::{LongWait, at_end, in_words};
@@ -15,15 +16,17 @@ impl Context {
         if !due.warns {
             return;
         }
-        let whom = match awaited {
+        let (whom, tells) = match awaited {
             Awaited::Rank(rank)
             | Awaited::AnyOf {
                 surely: Some(rank), ..
             } => self.whereabouts(rank),
-            Awaited::AnyOf { surely: None, .. } => "another rank".to_owned(),
+            Awaited::AnyOf { surely: None, .. } => ("another rank".to_owned(), None),
         };
         let (rank, waited) = (self.rank().0, in_words(due.waited));
-        tracing::warn!(target: "transom::wait", "rank {rank} has waited {waited} in {call} for {whom}");
+        let text = format!("rank {rank} has waited {waited} in {call} for {whom}");
+        // Of ranks that wait for each other, the lowest one says it.
+        warn_of_wait(&text, tells.is_none_or(|other| other.0 > rank));
     }
 
     fn publish_long_wait(&self, call: &str) {
@@ -36,10 +39,11 @@ impl Context {
         at_end(move || header.word(CALL).store(0, Ordering::Relaxed));
     }
 
-    /// A rank that is waited for and, if it publishes this, the call in which it has itself waited for long.
-    fn whereabouts(&self, WorldRank(rank): WorldRank) -> String {
+    /// A rank that is waited for and, if it publishes this, the call in which it has itself waited for long; also the
+    /// rank itself in that case.
+    fn whereabouts(&self, WorldRank(rank): WorldRank) -> (String, Option<WorldRank>) {
         if rank == self.rank().0 {
-            return "another thread of this rank".to_owned();
+            return ("another thread of this rank".to_owned(), None);
         }
         let mut bytes = [0; CALL_BYTES];
         let read = self
@@ -48,9 +52,12 @@ impl Context {
         // It may be written meanwhile.
         let call = unpadded(&bytes);
         match read {
-            Ok(()) if !call.is_empty() => format!("rank {rank}, which waits in {call}"),
-            Ok(()) => format!("rank {rank}, which tells of no long wait"),
-            Err(_) => format!("rank {rank}"),
+            Ok(()) if !call.is_empty() => {
+                let whom = format!("rank {rank}, which waits in {call}");
+                (whom, Some(WorldRank(rank)))
+            }
+            Ok(()) => (format!("rank {rank}, which tells of no long wait"), None),
+            Err(_) => (format!("rank {rank}"), None),
         }
     }
 }

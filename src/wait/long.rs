@@ -73,10 +73,9 @@ impl Lasting {
             }) = DUE.take()
                 && answer.is_ok()
             {
-                tracing::warn!(
-                    target: "transom::wait",
-                    "has waited {} for an operation of the device", in_words(waited)
-                );
+                let waited = in_words(waited);
+                let text = format!("has waited {waited} for an operation of the device");
+                diagnostics::warn_of_wait(&text, true);
             }
             answer
         });

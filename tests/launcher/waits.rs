@@ -1,6 +1,6 @@
 //! What the log says of waits that last long. No job here ends by itself.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::thread;
 
 use libtest_mimic::Trial;
@@ -17,6 +17,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         crossed_fences_name_each_other,
         ranks_that_are_waited_for_are_named_with_the_call,
         devices_that_map_nothing_tell_of_waits_too,
+        long_waits_are_told_without_a_log,
     ]
 }
 
@@ -156,6 +157,32 @@ fn ranks_that_are_waited_for_are_named_with_the_call() {
         " in Deque::next (ranks, this one perhaps, hold the tasks that are left) for another rank";
     let log = see("soft", "waits-deque", "0.2", &[line]);
     assert!(log.contains("rank 0 has waited 2"), "{log}");
+}
+
+/// Rank 0 says it, once. Rank 1 waits for a lower rank that waits, too.
+fn long_waits_are_told_without_a_log() {
+    let mut command = role(2, &["--device", "soft"], "waits-crossed");
+    command.env("TRANSOM_WAIT_WARNING", "0.3");
+    let mut job = job::Job::start(&mut command);
+    let mut stderr = job.child.stderr.take().unwrap();
+    // In this time, the log would have three warnings of each rank.
+    thread::sleep(std::time::Duration::from_millis(2000));
+    job.signal(libc::SIGTERM);
+    let mut said = String::new();
+    stderr.read_to_string(&mut said).unwrap();
+    job.wait();
+    let waited: Vec<_> = said
+        .lines()
+        .filter(|line| line.contains("has waited"))
+        .collect();
+    let [line] = waited[..] else {
+        panic!("{said}");
+    };
+    assert!(line.starts_with("transom: rank 0 has waited "), "{said}");
+    assert!(
+        line.contains(" in fence of window \"A\" for rank 1"),
+        "{said}"
+    );
 }
 
 fn devices_that_map_nothing_tell_of_waits_too() {
