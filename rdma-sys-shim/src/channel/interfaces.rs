@@ -14,7 +14,19 @@ use crate::{Error, Result};
 pub(crate) struct Interface {
     pub(crate) name: String,
     pub(crate) network: Network,
-    is_loopback: bool,
+    reach: Reach,
+}
+
+/// From where an address leads to its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Reach {
+    /// From other networks, or at least from its own.
+    Network,
+    Loopback,
+    /// From the interface's link alone (`169.254.0.0/16`): peers have to be on that link.
+    Link,
+    /// As `Link`, for IPv6 (`fe80::`): a peer needs the number of its own interface, too.
+    Zone,
 }
 
 impl fmt::Display for Interface {
@@ -24,28 +36,48 @@ impl fmt::Display for Interface {
     }
 }
 
-/// The interfaces of `all` that are published: the first address of the interface `named`, or the first
-/// `MOST_NETWORKS` addresses other than the loopback's.
+/// The interfaces of `all` that are published: the best address of the interface `named`, which may be one of its link, or
+/// the first `MOST_NETWORKS` addresses that lead to this host from other networks.
 pub(crate) fn published(all: &[Interface], named: &str) -> Result<Vec<Interface>> {
     let most = if named.is_empty() { MOST_NETWORKS } else { 1 };
-    let found: Vec<_> = all
+    let mut found: Vec<_> = all
         .iter()
         .filter(|one| match named {
-            "" => !one.is_loopback,
-            name => one.name == name,
+            "" => one.reach == Reach::Network,
+            name => one.name == name && one.reach != Reach::Zone,
         })
-        .take(most)
         .cloned()
         .collect();
+    found.sort_by_key(|one| one.reach);
+    found.truncate(most);
     if found.is_empty() && !named.is_empty() {
-        let names: BTreeSet<_> = all.iter().map(|one| one.name.as_str()).collect();
+        let usable = all.iter().filter(|one| one.reach != Reach::Zone);
+        let names: BTreeSet<_> = usable.map(|one| one.name.as_str()).collect();
         let names: Vec<_> = names.into_iter().collect();
+        let mut known = format!("interfaces with an address: {}", names.join(", "));
+        if all.iter().any(|one| one.name == named) {
+            known += &format!(
+                "; {named} has only addresses of its link, fe80::, which peers cannot use"
+            );
+        }
         return Err(Error::UnknownDevice {
             name: format!("{TCP}:{named}"),
-            known: format!("interfaces with an address: {}", names.join(", ")),
+            known,
         });
     }
     Ok(found)
+}
+
+/// Why no address is published unless one is named.
+pub(crate) fn why_none(all: &[Interface]) -> String {
+    let of_link: Vec<_> = all.iter().filter(|one| one.reach == Reach::Link).collect();
+    match of_link[..] {
+        [] => "no network interface is up".to_owned(),
+        [one, ..] => format!(
+            "the only addresses are those of a link ({one}), which are used only if TRANSOM_TCP_INTERFACE={} names them",
+            one.name
+        ),
+    }
 }
 
 /// The addresses of a peer, in the order in which to try them, given our record `own`. An address that both hosts have,
@@ -68,7 +100,7 @@ pub(crate) fn candidates(own: &Record, peer: &Record) -> Vec<IpAddr> {
     found
 }
 
-/// The addresses of this machine's interfaces that are up, without those that are valid on one link only.
+/// The addresses of this machine's interfaces that are up.
 pub(crate) fn all() -> Result<Vec<Interface>> {
     let mut first = ptr::null_mut();
     // SAFETY: the pointer is to a local, to which the call writes a list.
@@ -94,9 +126,11 @@ pub(crate) fn all() -> Result<Vec<Interface>> {
 unsafe fn interface(entry: &libc::ifaddrs) -> Option<Interface> {
     // SAFETY: the caller's promise.
     let (address, mask) = unsafe { (address(entry.ifa_addr)?, address(entry.ifa_netmask)?) };
-    let is_of_link = match address {
-        IpAddr::V4(address) => address.is_link_local(),
-        IpAddr::V6(address) => address.is_unicast_link_local(),
+    let reach = match address {
+        _ if entry.ifa_flags & libc::IFF_LOOPBACK as u32 != 0 => Reach::Loopback,
+        IpAddr::V4(address) if address.is_link_local() => Reach::Link,
+        IpAddr::V6(address) if address.is_unicast_link_local() => Reach::Zone,
+        _ => Reach::Network,
     };
     let prefix = match mask {
         IpAddr::V4(mask) => mask.to_bits().leading_ones(),
@@ -104,8 +138,7 @@ unsafe fn interface(entry: &libc::ifaddrs) -> Option<Interface> {
     };
     let wanted = (libc::IFF_UP | libc::IFF_RUNNING) as u32;
     let is_up = entry.ifa_flags & wanted == wanted;
-    let usable = is_up && !is_of_link;
-    usable.then(|| Interface {
+    is_up.then(|| Interface {
         // SAFETY: the caller's promise.
         name: unsafe { CStr::from_ptr(entry.ifa_name) }
             .to_string_lossy()
@@ -114,7 +147,7 @@ unsafe fn interface(entry: &libc::ifaddrs) -> Option<Interface> {
             address,
             prefix: prefix as u8,
         },
-        is_loopback: entry.ifa_flags & libc::IFF_LOOPBACK as u32 != 0,
+        reach,
     })
 }
 
@@ -209,7 +242,8 @@ mod tests {
     #[test]
     fn this_machine_has_a_loopback_which_peers_are_told_only_if_it_is_named() {
         let all = all().unwrap();
-        let loopback = all.iter().find(|one| one.is_loopback).unwrap();
+        let is_loopback = |one: &&Interface| one.reach == Reach::Loopback;
+        let loopback = all.iter().find(is_loopback).unwrap();
         assert!(loopback.network.address.is_loopback());
         let told = published(&all, &loopback.name).unwrap();
         assert_eq!(told, std::slice::from_ref(loopback));
@@ -223,11 +257,40 @@ mod tests {
     }
 
     #[test]
+    fn addresses_of_a_link_are_published_only_if_they_are_named() {
+        let interface = |name: &str, address, reach| Interface {
+            name: name.to_owned(),
+            network: network(address),
+            reach,
+        };
+        let [zone, link, wide] = [
+            interface("eth0", "fe80::1/64", Reach::Zone),
+            interface("eth0", "169.254.9.1/16", Reach::Link),
+            interface("eth0", "192.0.2.1/24", Reach::Network),
+        ];
+        let all = [zone.clone(), link.clone()];
+        assert_eq!(published(&all, "").unwrap(), []);
+        assert_eq!(published(&all, "eth0").unwrap(), [link.clone()]);
+        let why = why_none(&all);
+        assert!(
+            why.contains("eth0: 169.254.9.1/16") && why.contains("TRANSOM_TCP_INTERFACE=eth0"),
+            "{why}"
+        );
+        let message = published(&[zone.clone()], "eth0").unwrap_err().to_string();
+        assert!(
+            message.contains("eth0 has only addresses of its link"),
+            "{message}"
+        );
+        let all = [zone, link, wide.clone()];
+        assert_eq!(published(&all, "eth0").unwrap(), [wide]);
+    }
+
+    #[test]
     fn an_interface_of_several_addresses_is_named_once() {
         let interface = |name: &str, address| Interface {
             name: name.to_owned(),
             network: network(address),
-            is_loopback: false,
+            reach: Reach::Network,
         };
         let all = [
             interface("eth0", "192.0.2.1/24"),

@@ -18,7 +18,7 @@ mod stream;
 
 pub(crate) use agent::{ChannelAgent, Next, Serve};
 pub(crate) use dial::{Dialling, Redialled, dial, redial};
-pub(crate) use interfaces::{Interface, all, published};
+pub(crate) use interfaces::{Interface, all, published, why_none};
 pub(crate) use listen::{Opened, interface, open};
 pub(crate) use peers::{KnownPeers, Presence, Status};
 #[cfg(any(test, fuzzing))]

@@ -431,7 +431,6 @@ impl Endpoint for SoftEndpoint {
             let there = at.address as usize as *mut u8;
             // SAFETY: `values` is the caller's promise. Our own table says that the words lie in registered memory of
             // this process.
-            // says.
             let done =
                 unsafe { agent::apply(operation, there, bytes, len, [0; 2], values.cast_mut()) };
             return match done {

@@ -69,7 +69,8 @@ impl Provider for Tcp {
         info.joins_hosts = true;
         match published("") {
             Ok(found) if found.is_empty() => {
-                info.state = State::Unusable("no network interface is up".to_owned());
+                let all = channel::all().unwrap_or_default();
+                info.state = State::Unusable(channel::why_none(&all));
             }
             Ok(found) => info.addresses = found,
             Err(error) => info.state = State::Unusable(error.to_string()),

@@ -14,7 +14,8 @@ pub(super) fn check(probes: &Probes, wanted: &Wanted) -> Option<Finding> {
     Some(match &probes.tcp {
         Ok(addresses) if addresses.is_empty() => Finding::ok(
             CHECK,
-            "only the loopback is up, so that no rank of another host reaches this one",
+            "only the loopback has an address that is used without being named (`transom devices`), so that no rank of \
+             another host reaches this one",
         ),
         Ok(addresses) => Finding::ok(
             CHECK,

@@ -13,7 +13,7 @@ fn addresses_are_named_and_the_lack_of_them_is_worst_where_tcp_is() {
     }
     fake.probes.tcp = Ok(Vec::new());
     let found = fake.examine("").only("TCP").found.clone();
-    assert!(found.starts_with("only the loopback is up"), "{found}");
+    assert!(found.starts_with("only the loopback has"), "{found}");
     fake.probes.tcp = Err("no device \"tcp:eth7\"".to_owned());
     for (spec, level) in [("", Level::Warning), ("tcp:eth7", Level::Failure)] {
         let line = fake.examine(spec).sole(level, "TCP");
