@@ -440,25 +440,30 @@ pub(crate) mod tests {
     #[test]
     fn one_among_rivals_tries_often_between_sleeps() {
         let told = Told::default();
-        let tries = |patience: Patience| {
-            let (tries, checks) = (Cell::new(0), Cell::new(0));
+        // The most tries between two of which no sleep fits.
+        let longest_burst = |patience: Patience| {
+            let (checks, burst, longest) = (Cell::new(0), Cell::new(0), Cell::new(0));
+            let last = Cell::new(Instant::now());
             // By the first check it sleeps each time.
             let check = || match checks.replace(checks.get() + 1) {
                 0 => {
-                    tries.set(0);
+                    longest.set(0);
                     Ok(())
                 }
                 _ => Err(doubt(&told)),
             };
             let done = || {
-                tries.set(tries.get() + 1);
+                let slept = last.replace(Instant::now()).elapsed() >= LONGEST_SLEEP / 2;
+                burst.set(if slept { 1 } else { burst.get() + 1 });
+                longest.set(longest.get().max(burst.get()));
                 Ok(false)
             };
             patience.wait(done, check).unwrap_err();
-            tries.get()
+            longest.get()
         };
         let hurried = Patience::new(2);
-        assert!(tries(hurried.among_rivals()) > 10 * tries(hurried));
+        assert!(longest_burst(hurried) < 5);
+        assert!(longest_burst(hurried.among_rivals()) > SNATCHES / 2);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What a provider of devices tells the registry.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::rdma::{Choice, RdmaInfo, Seat};
@@ -162,6 +163,8 @@ pub struct Surroundings {
     pub joining: Joining,
     /// The secret by which processes prove that they belong to the job, besides what they publish.
     pub secret: JobSecret,
+    /// The address of this host from which it has reached, or will reach, the other ranks at the start, if known.
+    pub met_from: Option<IpAddr>,
 }
 
 /// The providers that can join the ranks of several hosts here: one bit each, by its index among the registry's

@@ -80,6 +80,7 @@ pub(super) fn open(spec: &str, here: Whereabouts) -> Result<Arc<dyn Device>> {
         seat: Seat::here(&oversubscription::allowed()).with_position(here.position),
         joining: here.joining,
         secret: here.secret,
+        met_from: transom_launch::start::toward_rendezvous(),
     };
     let opened = REGISTRY.open(spec, &around);
     opened.map_err(|error| Error::from(error).during("job start"))

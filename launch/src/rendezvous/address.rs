@@ -84,7 +84,7 @@ impl Address {
     }
 
     /// Where to look for rank 0. A local name gives local addresses only.
-    pub(super) fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
+    pub(crate) fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
         match &self.0 {
             Kind::Socket(socket) => Ok(vec![*socket]),
             Kind::Named { host, port } => {

@@ -4,6 +4,7 @@ mod detect;
 mod error;
 
 use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use crate::bootstrap::{Alone, Bootstrap};
@@ -42,6 +43,27 @@ pub fn limit() -> Result<Option<Duration>, StartError> {
 #[must_use]
 pub fn secret() -> Option<[u8; 32]> {
     secret_in(|name| std::env::var_os(name))
+}
+
+/// Local. The address of this host from which it reaches the rendezvous, if the ranks meet at one on a network. Sends
+/// nothing.
+#[must_use]
+pub fn toward_rendezvous() -> Option<IpAddr> {
+    let Ok(Starter::Rendezvous(member)) = detect(|name| std::env::var_os(name)) else {
+        return None;
+    };
+    let from = |there: SocketAddr| {
+        let any: IpAddr = match there {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let socket = UdpSocket::bind((any, 0)).ok()?;
+        // Of a socket without connections, this only chooses the route.
+        socket.connect(there).ok()?;
+        Some(socket.local_addr().ok()?.ip())
+    };
+    let found = member.address.resolve().ok()?.into_iter().find_map(from)?;
+    (!found.is_loopback()).then_some(found)
 }
 
 fn secret_in(variable: impl Fn(&str) -> Option<OsString>) -> Option<[u8; 32]> {

@@ -36,9 +36,13 @@ impl fmt::Display for Interface {
     }
 }
 
-/// The interfaces of `all` that are published: the best address of the interface `named`, which may be one of its link, or
+/// The interfaces of `all` that are published, beginning with the address `first`, if it is one of them: the best address of the interface `named`, which may be one of its link, or
 /// the first `MOST_NETWORKS` addresses that lead to this host from other networks.
-pub(crate) fn published(all: &[Interface], named: &str) -> Result<Vec<Interface>> {
+pub(crate) fn published(
+    all: &[Interface],
+    named: &str,
+    first: Option<IpAddr>,
+) -> Result<Vec<Interface>> {
     let most = if named.is_empty() { MOST_NETWORKS } else { 1 };
     let mut found: Vec<_> = all
         .iter()
@@ -48,7 +52,7 @@ pub(crate) fn published(all: &[Interface], named: &str) -> Result<Vec<Interface>
         })
         .cloned()
         .collect();
-    found.sort_by_key(|one| one.reach);
+    found.sort_by_key(|one| (one.reach, Some(one.network.address) != first));
     found.truncate(most);
     if found.is_empty() && !named.is_empty() {
         let usable = all.iter().filter(|one| one.reach != Reach::Zone);
@@ -245,11 +249,11 @@ mod tests {
         let is_loopback = |one: &&Interface| one.reach == Reach::Loopback;
         let loopback = all.iter().find(is_loopback).unwrap();
         assert!(loopback.network.address.is_loopback());
-        let told = published(&all, &loopback.name).unwrap();
+        let told = published(&all, &loopback.name, None).unwrap();
         assert_eq!(told, std::slice::from_ref(loopback));
-        let told = published(&all, "").unwrap();
+        let told = published(&all, "", None).unwrap();
         assert!(told.iter().all(|one| !one.network.address.is_loopback()));
-        let message = published(&all, "no0").unwrap_err().to_string();
+        let message = published(&all, "no0", None).unwrap_err().to_string();
         assert!(
             message.contains("tcp:no0") && message.contains(&loopback.name),
             "{message}"
@@ -269,20 +273,22 @@ mod tests {
             interface("eth0", "192.0.2.1/24", Reach::Network),
         ];
         let all = [zone.clone(), link.clone()];
-        assert_eq!(published(&all, "").unwrap(), []);
-        assert_eq!(published(&all, "eth0").unwrap(), [link.clone()]);
+        assert_eq!(published(&all, "", None).unwrap(), []);
+        assert_eq!(published(&all, "eth0", None).unwrap(), [link.clone()]);
         let why = why_none(&all);
         assert!(
             why.contains("eth0: 169.254.9.1/16") && why.contains("TRANSOM_TCP_INTERFACE=eth0"),
             "{why}"
         );
-        let message = published(&[zone.clone()], "eth0").unwrap_err().to_string();
+        let message = published(&[zone.clone()], "eth0", None)
+            .unwrap_err()
+            .to_string();
         assert!(
             message.contains("eth0 has only addresses of its link"),
             "{message}"
         );
         let all = [zone, link, wide.clone()];
-        assert_eq!(published(&all, "eth0").unwrap(), [wide]);
+        assert_eq!(published(&all, "eth0", None).unwrap(), [wide]);
     }
 
     #[test]
@@ -297,7 +303,29 @@ mod tests {
             interface("eth1", "198.51.100.1/24"),
             interface("eth0", "2001:db8::1/64"),
         ];
-        let message = published(&all, "no0").unwrap_err().to_string();
+        let message = published(&all, "no0", None).unwrap_err().to_string();
         assert!(message.ends_with("eth0, eth1)"), "{message}");
+    }
+
+    #[test]
+    fn the_address_at_which_ranks_have_met_is_published_first_of_many() {
+        let interface = |number: u32| Interface {
+            name: format!("eth{number}"),
+            network: network(&format!("192.0.{number}.1/24")),
+            reach: Reach::Network,
+        };
+        let all: Vec<_> = (0..9).map(interface).collect();
+        let numbers = |first: Option<&str>| {
+            let first = first.map(|text| text.parse().unwrap());
+            let found = published(&all, "", first).unwrap();
+            found
+                .iter()
+                .map(|one| one.name.clone())
+                .collect::<Vec<_>>()
+                .concat()
+        };
+        assert_eq!(numbers(None), "eth0eth1eth2eth3eth4eth5");
+        assert_eq!(numbers(Some("192.0.7.1")), "eth7eth0eth1eth2eth3eth4");
+        assert_eq!(numbers(Some("198.51.100.1")), numbers(None));
     }
 }

@@ -28,10 +28,10 @@ pub(crate) struct Opened {
     pub(crate) published: Vec<Interface>,
 }
 
-/// Listens at the interface of this name, or at all if it is empty. The record has the addresses, and a new instance
-/// and key. A process that connects also has to know `secret`.
-pub(crate) fn open(interface: &str, secret: JobSecret) -> Result<Opened> {
-    let published = interfaces::published(&interfaces::all()?, interface)?;
+/// Listens at the interface of this name, or at all if it is empty. The record has the addresses, `first` in front, and a
+/// new instance and key. A process that connects also has to know `secret`.
+pub(crate) fn open(interface: &str, secret: JobSecret, first: Option<IpAddr>) -> Result<Opened> {
+    let published = interfaces::published(&interfaces::all()?, interface, first)?;
     let networks: Vec<_> = published.iter().map(|one| one.network).collect();
     let named = networks.first().filter(|_| !interface.is_empty());
     // Each peer may take two descriptors.

@@ -19,6 +19,7 @@ mod tests;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::io;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -88,7 +89,7 @@ impl Provider for Tcp {
 
     fn open(&self, spec: &str, around: &Surroundings) -> Result<Arc<dyn Device>> {
         let interface = named(provider::options(spec, DEVICE));
-        let device = TcpDevice::open(&interface, around.secret, Keys::Own)?;
+        let device = TcpDevice::open(&interface, around.secret, around.met_from, Keys::Own)?;
         Ok(Arc::new(device))
     }
 
@@ -101,7 +102,7 @@ impl Provider for Tcp {
 
 /// The addresses that are published to peers.
 fn published(options: &str) -> Result<Vec<String>> {
-    let found = channel::published(&channel::all()?, &named(options))?;
+    let found = channel::published(&channel::all()?, &named(options), None)?;
     Ok(found.iter().map(ToString::to_string).collect())
 }
 
@@ -127,7 +128,7 @@ pub(crate) struct TcpDevice {
 impl TcpDevice {
     /// Opens a device for operations on memory that another device has registered: [`TcpDevice::register_as`].
     pub(crate) fn beside_another(secret: JobSecret) -> Result<Self> {
-        Self::open(&channel::interface(), secret, Keys::OfAnother)
+        Self::open(&channel::interface(), secret, None, Keys::OfAnother)
     }
 
     /// Registers memory that another device has registered, under its key. No other region has that key.
@@ -148,12 +149,12 @@ impl TcpDevice {
         unsafe { self.regions.register_as(base, len, access, rkey) }
     }
 
-    fn open(interface: &str, secret: JobSecret, keys: Keys) -> Result<Self> {
+    fn open(interface: &str, secret: JobSecret, first: Option<IpAddr>, keys: Keys) -> Result<Self> {
         let Opened {
             record: own,
             listener,
             published,
-        } = channel::open(interface, secret)?;
+        } = channel::open(interface, secret, first)?;
         let regions = Regions::new(u64::from(u32::from_ne_bytes(random()?)) << 16);
         let peers = Arc::<KnownPeers>::default();
         let serving = Serving::new(regions.clone(), peers.clone());

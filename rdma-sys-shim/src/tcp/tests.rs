@@ -207,7 +207,7 @@ fn a_long_transfer_leaves_others_their_turn() {
 }
 
 fn open(secret: u8) -> TcpDevice {
-    TcpDevice::open("lo", JobSecret([secret; 32]), Keys::Own).unwrap()
+    TcpDevice::open("lo", JobSecret([secret; 32]), None, Keys::Own).unwrap()
 }
 
 #[test]

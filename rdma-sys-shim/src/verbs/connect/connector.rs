@@ -37,7 +37,7 @@ impl Connector {
     ) -> Result<Self> {
         let Opened {
             record, listener, ..
-        } = channel::open(&channel::interface(), secret)?;
+        } = channel::open(&channel::interface(), secret, None)?;
         let ends = Arc::new(Ends {
             own: Address {
                 record,
