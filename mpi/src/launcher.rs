@@ -4,22 +4,11 @@
 use std::env;
 
 use transom::ErrorClass;
+use transom::lower::several_ranks;
 
 use crate::errors::{self, bad};
 use crate::world::Ranks;
 use crate::{constants, loaded, report};
-
-/// The variables that tell a process its rank and the number of ranks. Slurm sets its other counts in batch scripts,
-/// too.
-const LAUNCHERS: [[&str; 2]; 7] = [
-    ["PMI_RANK", "PMI_SIZE"],
-    ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"],
-    ["SLURM_PROCID", "SLURM_STEP_NUM_TASKS"],
-    ["MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"],
-    ["PALS_RANKID", "PALS_NRANKS"],
-    ["JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"],
-    ["FLUX_TASK_RANK", "FLUX_JOB_SIZE"],
-];
 
 /// This process's rank by its launcher, where no world of the host says it.
 pub(crate) fn rank() -> u32 {
@@ -37,7 +26,7 @@ pub(crate) fn check() {
     if !is_alone {
         return;
     }
-    let Some((rank, name, size)) = of_several() else {
+    let Some((rank, name, size)) = several_ranks() else {
         return;
     };
     let host = loaded::built_for().unwrap_or("the program's MPI");
@@ -52,16 +41,4 @@ pub(crate) fn check() {
     if rank == 0 {
         report::trouble(&text);
     }
-}
-
-/// The rank and the number of ranks by the launcher, and the variable of the number. `None` if one launcher says that
-/// there is one rank: it may have started the program within a job of another.
-fn of_several() -> Option<(u32, &'static str, u32)> {
-    let number = |name| env::var(name).ok()?.parse::<u32>().ok();
-    let mut told = LAUNCHERS
-        .into_iter()
-        .filter_map(|[rank, size]| Some((number(rank)?, size, number(size)?)));
-    let first = told.next()?;
-    let several = |&(_, _, size): &(u32, &str, u32)| size > 1;
-    (several(&first) && told.all(|launcher| several(&launcher))).then_some(first)
 }

@@ -43,7 +43,7 @@ use mpi::Threading;
 use mpi::ffi;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::{AsRaw, Communicator, Group as _};
-use transom::lower::{Allgather, AllgatherError, error};
+use transom::lower::{Allgather, AllgatherError, error, several_ranks};
 use transom::{Job, Result, SystemError, ThreadLevel};
 
 /// The processes of a communicator, in its order, with a communicator of their own that only this library uses.
@@ -178,6 +178,20 @@ unsafe impl Allgather for Ranks {
     }
 }
 
+/// A launcher that the program's MPI does not know starts ranks each of which is a world of its own.
+fn warn_if_launcher_is_another_mpis() {
+    if SimpleCommunicator::world().size() > 1 {
+        return;
+    }
+    if let Some((0, name, size)) = several_ranks() {
+        eprintln!(
+            "transom: the launcher has started {size} ranks ({name}={size}), and the program's MPI does not know it, so that \
+             each rank is a job of its own: start the program with the mpiexec of its own MPI, or unset {name} if it is to run \
+             alone"
+        );
+    }
+}
+
 /// Collective over `comm`. Makes its processes the ranks of a job, in their order. A process can join only one job. The
 /// device is chosen as by [`Job::init`]. Calls may overlap in time if MPI was initialized with `Threading::Multiple`.
 ///
@@ -187,6 +201,7 @@ unsafe impl Allgather for Ranks {
 /// MPI is not running, or `comm` is an inter-communicator; the errors of [`Job::over`].
 pub fn job(comm: &impl Communicator) -> Result<Job> {
     let ranks = Ranks::of("job", comm)?;
+    warn_if_launcher_is_another_mpis();
     let level = match mpi::environment::threading_support() {
         Threading::Multiple => ThreadLevel::Multiple,
         _ => ThreadLevel::Serialized,

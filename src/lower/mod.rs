@@ -8,7 +8,8 @@
 //!   number from an [`Allgather`]; [`Job::communicator`](crate::Job::communicator) makes a communicator of some of its
 //!   ranks from another allgather, which then carries the creation of its windows;
 //!   [`Job::on_abort`](crate::Job::on_abort) passes on an abort, and [`Job::finish`](crate::Job::finish) ends the job
-//!   by a call; [`start_limits`] says how long to wait for its ranks.
+//!   by a call; [`start_limits`] says how long to wait for its ranks, and [`several_ranks`] whether a launcher has
+//!   started several.
 //! - **Waiting.** [`Job::on_wait`](crate::Job::on_wait) makes every long wait call a hook, in which a host makes
 //!   progress; [`Job::wait_until`](crate::Job::wait_until) and [`wait_on`] wait for any condition in the same way, and
 //!   find dead ranks as other calls do.
@@ -83,6 +84,7 @@ pub use crate::diagnostics::{count_traffic, traffic};
 pub use crate::sync::{check_groups, free_with, quiesce, try_free_after, unlock_everything};
 pub use crate::terms::Aim;
 pub use crate::window::{aligned_for, create_copied};
+pub use transom_launch::start::several_ranks;
 pub use transom_launch::{Allgather, AllgatherError};
 
 use std::time::Duration;

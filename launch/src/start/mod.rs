@@ -2,6 +2,7 @@
 
 mod detect;
 mod error;
+mod told;
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -15,6 +16,7 @@ use crate::rendezvous::Rendezvous;
 
 use detect::{Starter, detect};
 pub use error::StartError;
+pub use told::several_ranks;
 
 /// Collective. Joins the job that the environment names.
 ///
