@@ -246,7 +246,7 @@ fn try_address(
     let at = SocketAddr::new(address, peer.port);
     let stream = TcpStream::connect_timeout(&at, limit).map_err(|error| match error.kind() {
         io::ErrorKind::ConnectionRefused => Failed::Refused,
-        _ => Failed::Call(error),
+        _ => as_of_peer(error),
     })?;
     let stream = OwnDescriptor::new(stream);
     let nonce = random().map_err(|error| Failed::Call(io::Error::other(error)))?;

@@ -10,6 +10,7 @@ use loom::sync::atomic::{AtomicU32 as Counter, Ordering::Relaxed};
 use loom::thread;
 
 use super::*;
+use crate::device::LIVENESS_INTERVAL;
 
 /// The slots of one process, with one word of data each.
 struct Queue {
