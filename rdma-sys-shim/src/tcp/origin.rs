@@ -82,8 +82,8 @@ pub(super) struct Origin {
     silence: Silence,
     /// The requests on earlier connections, which the target of this one does not count.
     earlier: u64,
-    /// Whether the socket has taken a part of requests that are not complete.
-    is_under_way: bool,
+    /// The socket may have taken a part of the requests up to this one.
+    begun: u64,
     /// The connection was reset while nothing was under way. The next request needs another one.
     is_lost: bool,
     failure: Option<Error>,
@@ -110,7 +110,7 @@ impl Origin {
             used: 0,
             silence: Silence::default(),
             earlier: 0,
-            is_under_way: false,
+            begun: 0,
             is_lost: false,
             failure: None,
         }
@@ -208,7 +208,6 @@ impl Origin {
             self.ask();
         }
         self.check()?;
-        self.is_under_way &= self.done != self.posted;
         self.posted += 1;
         let ticket = self.posted;
         self.copied.extend(request.encode());
@@ -318,7 +317,7 @@ impl Origin {
     }
 
     fn has_sent(&mut self, mut sent: usize) {
-        self.is_under_way = true;
+        self.begun = self.posted;
         while sent > 0 {
             let Some(piece) = self.pieces.front_mut() else {
                 return;
@@ -547,7 +546,7 @@ impl Origin {
 
     fn fail_by(&mut self, error: &io::Error) {
         if is_reset(error) && self.peer.status.presence() != Presence::Closed {
-            self.is_lost = self.done == self.posted || !self.is_under_way;
+            self.is_lost = self.done >= self.begun;
             if !self.is_lost {
                 self.peer.status.becomes(Presence::Reset);
                 let has_answered = self.ask();

@@ -245,13 +245,30 @@ fn reset_amid(lives: bool, is_idle: bool) -> (Origin, Arc<Status>, TcpStream) {
 
 /// The same, before the origin has looked.
 fn reset_behind_its_back(lives: bool, is_idle: bool) -> (Origin, Arc<Status>, TcpStream) {
+    reset_after(lives, |origin, _| {
+        if !is_idle {
+            // SAFETY: it has no buffers.
+            unsafe {
+                origin
+                    .post(&Request::of(Kind::Leave), None, None, true)
+                    .unwrap()
+            };
+        }
+    })
+}
+
+/// The same, after what both ends have done.
+fn reset_after(
+    lives: bool,
+    before: impl FnOnce(&mut Origin, &mut TcpStream),
+) -> (Origin, Arc<Status>, TcpStream) {
     let pair = || {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         prepare(&ours, Side::Origin).unwrap();
         (OwnDescriptor::new(ours), listener.accept().unwrap().0)
     };
-    let ((first, theirs), (second, others)) = (pair(), pair());
+    let ((first, mut theirs), (second, others)) = (pair(), pair());
     let (status, second) = (Arc::<Status>::default(), Mutex::new(Some(second)));
     let peer = Peer {
         pid: 7,
@@ -263,14 +280,7 @@ fn reset_behind_its_back(lives: bool, is_idle: bool) -> (Origin, Arc<Status>, Tc
         status: status.clone(),
     };
     let mut origin = Origin::new(Arc::new(peer), Arc::new(first));
-    if !is_idle {
-        // SAFETY: it has no buffers.
-        unsafe {
-            origin
-                .post(&Request::of(Kind::Leave), None, None, true)
-                .unwrap()
-        };
-    }
+    before(&mut origin, &mut theirs);
     reset(theirs);
     (origin, status, others)
 }
@@ -301,6 +311,30 @@ fn a_connection_that_is_reset_while_nothing_is_under_way_is_replaced() {
         }
         assert_eq!(status.presence(), Presence::Here);
     }
+}
+
+/// The flags of a barrier, say: nobody waits for their answers.
+#[test]
+fn answers_that_nobody_has_read_are_of_requests_that_are_over() {
+    let (mut origin, _, mut others) = reset_after(true, |origin, theirs| {
+        // SAFETY: it has no buffers.
+        unsafe {
+            origin
+                .post(&Request::of(Kind::Leave), None, None, true)
+                .unwrap()
+        };
+        theirs.read_exact(&mut [0; REQUEST]).unwrap();
+        theirs.write_all(&Answer::Done(1).encode()).unwrap();
+    });
+    thread::sleep(Duration::from_millis(20));
+    // SAFETY: as above.
+    let posted = unsafe { origin.post(&Request::of(Kind::Disconnect), None, None, true) };
+    assert_eq!(posted.unwrap(), 2);
+    origin.progress();
+    let mut seen = [0; REQUEST];
+    others.read_exact(&mut seen).unwrap();
+    assert_eq!(Request::decode(&seen), Some(Request::of(Kind::Disconnect)));
+    assert_eq!((origin.done(), origin.check().is_ok()), (1, true));
 }
 
 #[test]
