@@ -12,10 +12,9 @@ use crate::comm::{Communicator, Group, world_block_bytes};
 use crate::datatype::Element;
 use crate::diagnostics;
 use crate::error::{AbortCause, Error, Misuse, Result};
-use crate::liveness::Awaited;
-use crate::lower::Allgather;
+use crate::lower::{Allgather, wait_on};
 use crate::peers::{Context, check_rank, is_forked, job_secret, named_device, not_forked};
-use crate::terms::{ThreadLevel, WorldRank};
+use crate::terms::ThreadLevel;
 use crate::typed::Buffer;
 use crate::wait::set_hook;
 use crate::window::Info;
@@ -202,27 +201,12 @@ impl Job {
     pub fn wait_until(&self, awaited: Option<u32>, mut done: impl FnMut() -> bool) -> Result<()> {
         const OPERATION: &str = "wait_until";
         not_forked(OPERATION)?;
-        let size = self.world.size();
-        let any = |turn: u32| (turn < size).then_some(WorldRank(turn));
-        let awaited = match awaited {
-            Some(rank) => {
-                self.world.team().check_rank(OPERATION, rank)?;
-                Awaited::Rank(WorldRank(rank))
-            }
-            None => Awaited::AnyOf {
-                ranks: &any,
-                // The effects of a rank that left are already visible.
-                excused: &|_, has_left| has_left,
-                surely: None,
-            },
-        };
+        if let Some(rank) = awaited {
+            self.world.team().check_rank(OPERATION, rank)?;
+        }
         let _call = diagnostics::in_call_of_its_own(OPERATION);
-        let patience = self.context.patience();
-        let place = || "of the job".to_owned();
-        patience.wait(
-            || Ok(done()),
-            || self.context.check(OPERATION, awaited, &place),
-        )
+        let done = || Ok(done());
+        wait_on(&self.world, OPERATION, "of the job", || awaited, done)
     }
 
     /// Local. Leaves the job as dropping it does, and returns the result. Does not wait for other ranks.
