@@ -141,6 +141,7 @@ impl Device for WithAgentAtomics {
     }
 
     fn cancel_when(&self, is_aborted: Arc<dyn Fn() -> bool + Send + Sync>) {
+        self.data.cancel_when(is_aborted.clone());
         self.atomics.cancel_when(is_aborted);
     }
 

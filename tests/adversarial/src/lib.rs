@@ -169,6 +169,10 @@ impl Device for AdversarialDevice {
         unsafe { self.inner.register(base, len, access) }
     }
 
+    fn cancel_when(&self, is_aborted: Arc<dyn Fn() -> bool + Send + Sync>) {
+        self.inner.cancel_when(is_aborted);
+    }
+
     /// Stores to the mapping may become visible late.
     fn accompany(&self, mapping: Mapping) -> Mapping {
         // SAFETY: the memory is mapped as long as the mapping has its owner, which is dropped after the value stored

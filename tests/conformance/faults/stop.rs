@@ -20,6 +20,9 @@ const STOPPED_AT_MOST: Duration = Duration::from_secs(20);
 /// Survivors hear of the death by then.
 const HEARD: Duration = Duration::from_secs(10);
 
+/// Where windows have a count, which no other operation of the case touches.
+const COUNT: u64 = 2048;
+
 /// Origin buffers that live for ever.
 static BYTES: [u8; 1000] = [1; 1000];
 
@@ -100,25 +103,32 @@ fn die_beside_the_stopped(used: &str) -> Result<()> {
         put_from(&window, &BYTES[..1], STILL, 8)?;
         window.unlock(STILL)?;
     }
-    // All connect to both, but for rank 1 before its first contact, and leave the barrier before rank 0 is stopped.
+    // All connect to both, but for rank 1 before its first contact. The dead rank's count is of these steps: each rank
+    // has left the one before when the next begins, so that no rank waits for one that is stopped or dead already.
     count_up(&window, DEAD, 1)?;
     world.barrier()?;
+    let connected = 4 + 3 - u64::from(is_first);
+    let stopped = connected + 1;
+    let seen = stopped + 1;
     if world.rank() > u32::from(is_first) {
         count_up(&window, STILL, 1)?;
+        count_up(&window, DEAD, 1)?;
     }
     match world.rank() {
         STILL => {
-            while count_up(&window, STILL, 0)? < 3 - u64::from(is_first) {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            await_count(&window, connected)?;
+            count_up(&window, DEAD, 1)?;
             send(still, libc::SIGSTOP);
             return world.barrier();
         }
         DEAD => {
+            await_count(&window, seen)?;
             std::thread::sleep(STOPPED / 2);
             kill_oneself();
         }
         1 => {
+            await_count(&window, stopped)?;
+            count_up(&window, DEAD, 1)?;
             std::thread::sleep(STOPPED / 4);
             std::thread::spawn(move || {
                 std::thread::sleep(STOPPED_AT_MOST);
@@ -142,12 +152,20 @@ fn die_beside_the_stopped(used: &str) -> Result<()> {
     std::process::exit(0);
 }
 
-/// Adds to the first word of a rank; the value before.
+/// Adds to the count of a rank; the value before.
 fn count_up(window: &Window, target: u32, by: u64) -> Result<u64> {
     window.lock_all(Assert::NONE)?;
-    let before = fetch_and_op(window, by, target, 0, Op::Sum)?;
+    let before = fetch_and_op(window, by, target, COUNT, Op::Sum)?;
     window.unlock_all()?;
     Ok(before)
+}
+
+/// Waits until the count of the rank that will die is at least this.
+fn await_count(window: &Window, count: u64) -> Result<()> {
+    while count_up(window, DEAD, 0)? < count {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
 }
 
 /// Does it for some milliseconds, or fails.
