@@ -36,6 +36,7 @@ mod system;
 mod tcp;
 #[cfg(feature = "testkit")]
 pub mod testkit;
+mod variable;
 #[cfg(feature = "verbs")]
 mod verbs;
 mod vma;
@@ -61,6 +62,7 @@ pub use sharing::{set_ranks_per_processor, stretch};
 pub use signals::without_signals;
 pub use soft::{BootstrapSegment, SEGMENT_BYTES, probe};
 pub use system::{HostIdentity, longest_file, random};
+pub use variable::variable;
 pub use vma::allowed as access_allowed;
 
 /// Whether this build has the verbs provider.

@@ -212,10 +212,11 @@ pub fn is_automatic(spec: &str) -> bool {
 
 /// Lets ranks of one host also map each other's memory, if the device's atomics are not the processor's.
 fn with_neighbours(device: Arc<dyn Device>, launcher: Option<u32>) -> Result<Arc<dyn Device>> {
+    // A value that means nothing is refused on every device.
+    let setting = Setting::from_env()?;
     if device.capabilities().atomic_domain == AtomicDomain::Cpu {
         return Ok(device);
     }
-    let setting = Setting::from_env()?;
     Ok(Arc::new(WithNeighbours::new(device, setting, launcher)))
 }
 

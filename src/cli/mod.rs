@@ -33,8 +33,7 @@ const DEVICE: &str = "TRANSOM_DEVICE";
 
 /// The device that the environment names; `None` if it names none.
 fn device_variable() -> Option<String> {
-    let spec = std::env::var(DEVICE).ok()?;
-    (!matches!(spec.as_str(), "" | "auto")).then_some(spec)
+    rdma_sys_shim::variable(DEVICE).filter(|spec| spec != "auto")
 }
 
 /// Tries what a job over the device soft does on this machine.

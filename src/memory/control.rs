@@ -278,7 +278,7 @@ fn capacity(slabs: &[Arc<Slab>]) -> u64 {
 }
 
 fn configured_bytes() -> Result<Option<u64>> {
-    let Ok(text) = std::env::var(VARIABLE) else {
+    let Some(text) = rdma_sys_shim::variable(VARIABLE) else {
         return Ok(None);
     };
     match text.parse() {

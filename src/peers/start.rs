@@ -4,11 +4,11 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use rdma_sys_shim::rdma::Seat;
-use rdma_sys_shim::{Device, HostIdentity, JobSecret, JobSpan, Joining, Surroundings};
+use rdma_sys_shim::{Device, HostIdentity, JobSecret, JobSpan, Joining, Surroundings, variable};
 use transom_launch::oversubscription;
 
 use crate::devices::REGISTRY;
-use crate::error::{Error, Result};
+use crate::error::{Error, Misuse, Result};
 
 const DEVICE: &str = "TRANSOM_DEVICE";
 
@@ -30,7 +30,7 @@ pub(crate) fn named_device(secret: JobSecret) -> Result<Option<Arc<dyn Device>>>
 
 /// The environment's choice of the device.
 pub(super) fn spec() -> String {
-    std::env::var(DEVICE).unwrap_or_default()
+    variable(DEVICE).unwrap_or_default()
 }
 
 /// Local. The secret of the job's ranks, from the environment.
@@ -75,7 +75,7 @@ pub(super) fn position<T: PartialEq>(before: impl Iterator<Item = T>, own: &T) -
 /// The best device of a kind for a rank at this place.
 pub(super) fn open(spec: &str, here: Whereabouts) -> Result<Arc<dyn Device>> {
     let around = Surroundings {
-        launcher: launcher_process(),
+        launcher: Some(launcher_process()?),
         span: here.span,
         seat: Seat::here(&oversubscription::allowed()).with_position(here.position),
         joining: here.joining,
@@ -120,11 +120,19 @@ pub(super) fn warn_of_retired_variables(rank: u32) {
 }
 
 /// Under Yama, processes that descend from this one may attach.
-fn launcher_process() -> Option<u32> {
-    std::env::var("TRANSOM_LAUNCHER_PID")
-        .ok()
-        .and_then(|pid| pid.parse().ok())
-        .or_else(|| Some(std::os::unix::process::parent_id()))
+fn launcher_process() -> Result<u32> {
+    const VARIABLE: &str = "TRANSOM_LAUNCHER_PID";
+    let Some(text) = variable(VARIABLE) else {
+        return Ok(std::os::unix::process::parent_id());
+    };
+    text.parse().map_err(|_| {
+        let misuse = Misuse::BadVariable {
+            name: VARIABLE,
+            value: text,
+            legal: "the number of a process",
+        };
+        Error::new("job start", misuse)
+    })
 }
 
 #[cfg(test)]

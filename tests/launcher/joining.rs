@@ -21,6 +21,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         children_of_ranks_are_not_ranks,
         variables_that_contradict_the_launcher_are_an_error,
         without_a_launcher_a_process_is_alone,
+        values_that_mean_nothing_are_told,
         ranks_are_told_their_launcher_and_device,
         ranks_start_though_their_launcher_names_no_nodes,
     ];
@@ -146,7 +147,12 @@ fn children_of_ranks_are_not_ranks() {
 
 /// What this binary makes of an environment without a launcher, or half of one.
 fn reported(variables: &[(&str, &str)]) -> String {
-    let mut command = playing(quiet("env"), "grandchild");
+    let done = run(&mut without_launcher("grandchild", variables)).expect(0);
+    done.text().trim_end().to_owned()
+}
+
+fn without_launcher(role: &str, variables: &[(&str, &str)]) -> Command {
+    let mut command = playing(quiet("env"), role);
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy();
         if ["PMI", "SLURM", "OMPI"]
@@ -157,7 +163,34 @@ fn reported(variables: &[(&str, &str)]) -> String {
         }
     }
     command.envs(variables.iter().copied());
-    run(&mut command).expect(0).text().trim_end().to_owned()
+    command
+}
+
+fn values_that_mean_nothing_are_told() {
+    for (name, value, is_error) in [
+        ("TRANSOM_DEVICE", "sofft", true),
+        ("TRANSOM_NEIGHBOURS", "no", true),
+        ("TRANSOM_CONTROL_BYTES", "64k", true),
+        ("TRANSOM_LAUNCHER_PID", "launcher", true),
+        ("TRANSOM_LOG", "loud", false),
+        ("TRANSOM_REPORT", "maybe", false),
+        ("TRANSOM_WAIT_WARNING", "soon", false),
+    ] {
+        let started = |value| {
+            let mut command =
+                without_launcher("init", &[("TRANSOM_DEVICE", "soft"), (name, value)]);
+            let done = run(&mut command).expect(0);
+            (done.text().to_owned(), done.stderr)
+        };
+        let (error, complaint) = started(value);
+        let told = if is_error { &error } else { &complaint };
+        assert!(
+            told.contains(name) || told.contains(value),
+            "{name}: {error}{complaint}"
+        );
+        assert_eq!(error.is_empty(), !is_error, "{name}: {error}");
+        assert_eq!(started(""), (String::new(), String::new()), "{name}");
+    }
 }
 
 fn variables_that_contradict_the_launcher_are_an_error() {

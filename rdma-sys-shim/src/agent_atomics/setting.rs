@@ -1,6 +1,6 @@
 //! Who carries out the atomics of RDMA devices, as the environment says.
 
-use crate::{Error, Result};
+use crate::{Error, Result, variable};
 
 const VARIABLE: &str = "TRANSOM_RDMA_ATOMICS";
 
@@ -17,15 +17,15 @@ pub(crate) enum AtomicsSetting {
 
 impl AtomicsSetting {
     pub(crate) fn from_env() -> Result<Self> {
-        Self::parse(std::env::var_os(VARIABLE).map(|value| value.to_string_lossy().into_owned()))
+        Self::parse(variable(VARIABLE))
     }
 
     fn parse(value: Option<String>) -> Result<Self> {
-        match value.as_deref().unwrap_or_default() {
-            "" => Ok(Self::Automatic),
-            "device" => Ok(Self::Device),
-            "agent" => Ok(Self::Agent),
-            value => Err(Error::BadWord {
+        match value.as_deref() {
+            None => Ok(Self::Automatic),
+            Some("device") => Ok(Self::Device),
+            Some("agent") => Ok(Self::Agent),
+            Some(value) => Err(Error::BadWord {
                 name: VARIABLE,
                 value: value.to_owned(),
                 known: "device, agent",
@@ -45,7 +45,6 @@ mod tests {
             AtomicsSetting::parse(None).unwrap(),
             AtomicsSetting::Automatic
         );
-        assert_eq!(parse("").unwrap(), AtomicsSetting::Automatic);
         assert_eq!(parse("device").unwrap(), AtomicsSetting::Device);
         assert_eq!(parse("agent").unwrap(), AtomicsSetting::Agent);
         let message = parse("nic").unwrap_err().to_string();

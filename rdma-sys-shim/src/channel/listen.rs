@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::MetadataExt as _;
-use std::{env, fs, io};
+use std::{fs, io};
 
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 
@@ -13,11 +13,11 @@ use super::socket::OwnDescriptor;
 use crate::fields::beginning;
 use crate::provider::JobSecret;
 use crate::system::{HostIdentity, allow_descriptors, host_name, random};
-use crate::{Error, Result};
+use crate::{Error, Result, variable};
 
 /// The interface that the environment names; empty if none.
 pub(crate) fn interface() -> String {
-    env::var("TRANSOM_TCP_INTERFACE").unwrap_or_default()
+    variable("TRANSOM_TCP_INTERFACE").unwrap_or_default()
 }
 
 /// An open listener for peers.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Error, Result};
+use crate::{Error, Result, variable};
 
 pub(crate) const VARIABLE: &str = "TRANSOM_NEIGHBOURS";
 
@@ -20,12 +20,13 @@ pub(crate) enum Setting {
 impl Setting {
     /// In the order of their numbers, with their names.
     const ALL: [(Self, &str); 3] = [(Self::On, "on"), (Self::Off, "off"), (Self::Some, "some")];
+
     pub(crate) fn from_env() -> Result<Self> {
-        Self::parse(std::env::var_os(VARIABLE).map(|value| value.to_string_lossy().into_owned()))
+        Self::parse(variable(VARIABLE))
     }
 
     fn parse(value: Option<String>) -> Result<Self> {
-        let Some(value) = value.filter(|value| !value.is_empty()) else {
+        let Some(value) = value else {
             return Ok(Self::On);
         };
         let has_some = cfg!(feature = "testkit");
@@ -77,7 +78,6 @@ mod tests {
     fn what_it_can_be_is_said_where_it_is_something_else() {
         let parse = |text: &str| Setting::parse(Some(text.to_owned()));
         assert_eq!(Setting::parse(None).unwrap(), Setting::On);
-        assert_eq!(parse("").unwrap(), Setting::On);
         assert_eq!(parse("on").unwrap(), Setting::On);
         assert_eq!(parse("off").unwrap(), Setting::Off);
         assert_eq!(parse("some").is_ok(), cfg!(feature = "testkit"));

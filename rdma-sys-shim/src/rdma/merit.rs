@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::path::Path;
 
 use super::{Choice, LinkLayer, NODES, Nearness, Networks, PROC_NET, Port, RdmaDevice, SUBNET};
+use crate::variable;
 
 /// The conditions of a choice: where the process runs, and its number among the processes that choose by the same rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,7 +32,7 @@ impl Seat {
     /// For this machine, as the environment says.
     #[must_use]
     pub fn here(processors: &[u32]) -> Self {
-        Self::read(Path::new("/"), processors).with_subnet(std::env::var(SUBNET).ok())
+        Self::read(Path::new("/"), processors).with_subnet(variable(SUBNET))
     }
 
     /// Restricts the choice to GIDs of this subnet, in the form of [`SUBNET`].

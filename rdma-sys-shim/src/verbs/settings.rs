@@ -6,7 +6,7 @@ use ibverbs_sys::ibv_device_attr;
 
 use super::objects::Qos;
 use crate::rdma::SEND_QUEUE;
-use crate::{Error, Result};
+use crate::{Error, Result, variable};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Settings {
@@ -77,7 +77,7 @@ impl Settings {
     }
 
     pub(super) fn from_env() -> Result<Self> {
-        Self::read(|name| std::env::var_os(name).map(|text| text.to_string_lossy().into_owned()))
+        Self::read(variable)
     }
 
     /// The values 0 for the time and 7 for the retries mean "for ever" on some devices, so neither is legal.

@@ -26,7 +26,7 @@ mod suite;
 use std::env;
 use std::process::ExitCode;
 
-use rdma_sys_shim::Surroundings;
+use rdma_sys_shim::{Surroundings, variable};
 use transom::devices::REGISTRY;
 use transom::launcher::{Launch, is_launched};
 use transom::lower::{count_traffic, traffic};
@@ -63,7 +63,7 @@ fn launch(plan: &Plan<'_>) -> Result<ExitCode> {
     let ranks = plan.args.ranks.unwrap_or(2);
     // Report errors that every rank would make once, here. An open pipe would not end for its reader before rank 0 has
     // written.
-    let spec = plan.args.device.clone().or_else(|| env::var(DEVICE).ok());
+    let spec = plan.args.device.clone().or_else(|| variable(DEVICE));
     REGISTRY.open(spec.as_deref().unwrap_or(""), &Surroundings::default())?;
     enough(ranks)?;
     plan.check_memory(ranks)?;

@@ -200,7 +200,7 @@ fn row(record: &Record, verbose: bool) -> String {
 
 /// The device with the options that were given for it, in the form that `--device` accepts.
 fn device_spec(job: &Job) -> String {
-    let spec = std::env::var(super::DEVICE).unwrap_or_default();
+    let spec = rdma_sys_shim::variable(super::DEVICE).unwrap_or_default();
     REGISTRY.spec_of(&spec, job.device_name())
 }
 

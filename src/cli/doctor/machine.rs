@@ -60,7 +60,7 @@ impl Machine {
     /// The place from which this process chooses a device.
     pub(super) fn seat(&self) -> Seat {
         Seat::read(&self.root, &oversubscription::allowed())
-            .with_subnet(std::env::var(rdma::SUBNET).ok())
+            .with_subnet(rdma_sys_shim::variable(rdma::SUBNET))
     }
 
     pub(super) fn rdma_devices(&self) -> Vec<RdmaDevice> {
