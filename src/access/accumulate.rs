@@ -78,7 +78,8 @@ impl Window {
     /// One-sided. As [`Window::accumulate`], from the elements of one layout at `origin` to those of another at
     /// displacement `disp` of `target`'s memory. Both consist of one predefined type. The target's layout may have more
     /// elements, which then stay unchanged (MPI-4.1, section 12.3.4). Words of several elements are whole in each run
-    /// of the target's layout.
+    /// of the target's layout. An element that the target's layout has several times gets all its operands, in their
+    /// order; elements that overlap without being identical may lose updates.
     ///
     /// # Errors
     /// As for [`Window::put_layout`]; elements of several types (class Type); an operation that is

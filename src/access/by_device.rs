@@ -11,7 +11,7 @@ use rdma_sys_shim::{
 };
 
 use super::bounds::Place;
-use super::layout_work::{ElementBlock, LayoutWork};
+use super::layout_work::{ElementBlock, LayoutWork, without_repeats};
 use super::whole_words::{go_together, words};
 use super::work::Work;
 use crate::datatype::{Op, combine_word};
@@ -22,12 +22,15 @@ use crate::window::OnTarget;
 /// The number of words that are posted together if their old values are waited for.
 const CHAIN: usize = 64;
 
+/// The number of elements that are looked at together for repeated ones.
+const DIVIDED: usize = 1 << 16;
+
 /// The number of words, or runs of them, that are posted together if nothing is fetched.
 const TOGETHER: usize = 1024;
 
 impl OnTarget<'_> {
-    /// First updates the elements for single atomics, then the others under the accumulate lock. The elements of one
-    /// operation are not ordered.
+    /// First updates the elements for single atomics, then the others under the accumulate lock. Different elements of one
+    /// operation are not ordered. An element that occurs several times gets all its operands, in their order.
     ///
     /// # Safety
     /// The buffers of `parts` are valid until the operation is complete.
@@ -40,11 +43,36 @@ impl OnTarget<'_> {
         unsafe {
             match parts.as_block() {
                 Some(block) => self.accumulate_blocks_by_device(place, parts, || iter::once(block)),
+                None if parts.has_overlaps() => self.accumulate_repeated_by_device(place, parts),
                 None => self.accumulate_blocks_by_device(place, parts, || parts.blocks()),
             }
         }
     }
 
+    /// # Safety
+    /// As for [`OnTarget::accumulate_by_device`].
+    #[cold]
+    unsafe fn accumulate_repeated_by_device(
+        self,
+        place: &Place<'_>,
+        parts: &LayoutWork<'_>,
+    ) -> Result<Ticket> {
+        let mut elements = parts.elements().peekable();
+        let mut last = Ticket::DONE;
+        while elements.peek().is_some() {
+            let some = elements.by_ref().take(DIVIDED);
+            for list in without_repeats(some, |element| element.target) {
+                let blocks = || list.iter().copied();
+                // SAFETY: the caller's promise.
+                let posted = unsafe { self.accumulate_blocks_by_device(place, parts, blocks) };
+                last = last.max(posted.inspect_err(|_| self.await_end(last))?);
+            }
+        }
+        Ok(last)
+    }
+
+    /// `blocks` do not overlap.
+    ///
     /// # Safety
     /// As for [`OnTarget::accumulate_by_device`].
     pub(super) unsafe fn accumulate_blocks_by_device<I: Iterator<Item = ElementBlock>>(

@@ -4,15 +4,13 @@
 //! caller's order. It repeats no check, because a target's mapping and unit do not change until the window is freed.
 //! Otherwise the list is divided by target, and each target's part is posted together.
 
-use std::collections::HashMap;
-
 use rdma_sys_shim::memory::prefetch_for_write;
 use rdma_sys_shim::{Direction, Via, Width};
 
 use super::PROC_NULL;
 use super::bounds::{byte_len, null_buffer};
 use super::elementwise::{self, Fetching};
-use super::layout_work::{ElementBlock, LayoutWork};
+use super::layout_work::{ElementBlock, LayoutWork, without_repeats};
 use super::post::Poster;
 use super::put_get::{is_in_place, kind};
 use super::spot::Use;
@@ -555,8 +553,8 @@ impl OnTarget<'_> {
         behind_stores();
         let run = Piece::run(0, (work.count * extent) as u64);
         let parts = LayoutWork::of(work, &run);
-        for list in without_repeats(&far, places) {
-            let block = |&index: &usize| {
+        for list in without_repeats(&far, |&&index| places[index].1 as i64) {
+            let block = |&&index: &&usize| {
                 let at = index * extent;
                 ElementBlock::of(at, self.offset(places[index].1).0 as i64, extent)
             };
@@ -567,19 +565,4 @@ impl OnTarget<'_> {
         }
         Ok(())
     }
-}
-
-/// Splits a list of one target into parts without repeated places; they have to be carried out in order.
-fn without_repeats(list: &[usize], places: Places<'_>) -> Vec<Vec<usize>> {
-    let mut times = HashMap::new();
-    let mut parts: Vec<Vec<usize>> = Vec::new();
-    for &index in list {
-        let time = times.entry(places[index].1).or_insert(0);
-        if *time == parts.len() {
-            parts.push(Vec::new());
-        }
-        parts[*time].push(index);
-        *time += 1;
-    }
-    parts
 }

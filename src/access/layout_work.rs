@@ -1,5 +1,6 @@
 //! What an operation of the accumulate family does, where its elements lie in layouts.
 
+use std::collections::HashMap;
 use std::{iter, mem, ptr};
 
 use super::whole_words::go_together;
@@ -71,6 +72,25 @@ pub(super) fn packed(blocks: &[ElementBlock]) -> impl Iterator<Item = (usize, &E
         *next += block.len;
         Some((at, block))
     })
+}
+
+/// Splits a list into parts in which no place occurs twice. If they are carried out one after the other, so are the
+/// items of each place, in their order.
+pub(super) fn without_repeats<T>(
+    list: impl IntoIterator<Item = T>,
+    place: impl Fn(&T) -> i64,
+) -> Vec<Vec<T>> {
+    let mut times = HashMap::new();
+    let mut parts: Vec<Vec<T>> = Vec::new();
+    for item in list {
+        let time = times.entry(place(&item)).or_insert(0);
+        if *time == parts.len() {
+            parts.push(Vec::new());
+        }
+        parts[*time].push(item);
+        *time += 1;
+    }
+    parts
 }
 
 /// Lists of blocks of at most `most` bytes; `most` depends on the first block of a list. A block is in the list of its
@@ -149,6 +169,29 @@ impl<'a> LayoutWork<'a> {
                 })
         });
         list.into_iter().flatten().chain(blocks)
+    }
+
+    /// Whether blocks overlap at the target.
+    pub(super) fn has_overlaps(&self) -> bool {
+        let ends_before = |one: (i64, i64), next: (i64, i64)| one.1 <= next.0;
+        let ranges =
+            || (self.blocks()).map(|block| (block.target, block.target + block.len as i64));
+        if ranges().is_sorted_by(|&one, &next| ends_before(one, next)) {
+            return false;
+        }
+        let mut ranges: Vec<_> = ranges().collect();
+        ranges.sort_unstable();
+        !ranges.is_sorted_by(|&one, &next| ends_before(one, next))
+    }
+
+    /// Each element, as a block of its own.
+    pub(super) fn elements(&self) -> impl Iterator<Item = ElementBlock> {
+        let extent = self.ty.extent();
+        self.blocks().flat_map(move |block| {
+            (0..block.len)
+                .step_by(extent)
+                .map(move |start| block.part(start, extent))
+        })
     }
 
     /// The blocks of an index list at the target with contiguous buffers: this case needs few checks.

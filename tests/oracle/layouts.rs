@@ -43,6 +43,33 @@ impl Sequence {
         (shortest.len() <= room).then_some(shortest)
     }
 
+    /// A layout that has some elements several times, as the target of an accumulate may; `None`: there is no room, or no
+    /// element comes twice.
+    pub(crate) fn repeated(&self, random: &mut Random, room: usize) -> Option<Layout> {
+        let [ty] = self.unit[..] else { return None };
+        let of = || Shape::Basic(ty).boxed();
+        let len = divisor(random, self.times);
+        let count = self.times.checked_div(len)?;
+        let starts = (room / ty.extent()).checked_sub(len)?.min(self.times) + 1;
+        let shape = match random.one_in(2) {
+            true => Shape::Vector {
+                count: count as i64,
+                len: len as i64,
+                stride: random.below(len) as i64,
+                bytes: false,
+                of: of(),
+            },
+            false => Shape::IndexedBlock {
+                len: len as i64,
+                at: (0..count).map(|_| random.below(starts) as i64).collect(),
+                bytes: false,
+                of: of(),
+            },
+        };
+        let layout = Layout::new(shape, 1, false);
+        (layout.len() <= room && has_overlaps(&layout)).then_some(layout)
+    }
+
     /// The elements that repeat; `free`: with gaps, and in any order of addresses.
     fn unit(&self, random: &mut Random, free: bool) -> Shape {
         let member = |random: &mut Random, ty: BasicType| match pair(ty) {

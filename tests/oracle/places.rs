@@ -119,7 +119,15 @@ pub(crate) fn derived(
         times,
         splits: matches!(kind, Kind::Put | Kind::Get),
     };
-    let far = elements.layout(random, area.len(), kind == Kind::Get)?;
+    let may_repeat = matches!(kind, Kind::Accumulate | Kind::GetAccumulate);
+    let repeated = match may_repeat && random.one_in(4) {
+        true => elements.repeated(random, area.len()),
+        false => None,
+    };
+    let far = match repeated {
+        Some(far) => far,
+        None => elements.layout(random, area.len(), kind == Kind::Get)?,
+    };
     let align = if random.one_in(3) {
         1
     } else {

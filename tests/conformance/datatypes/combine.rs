@@ -17,6 +17,7 @@ pub(crate) const CASES: &[Case] = cases!["datatypes":
     a_transposed_matrix_is_added @ [2, 3],
     sums_of_all_ranks_in_one_column @ [3],
     accumulates_follow_one_another @ [2],
+    elements_that_come_several_times @ [2],
     requests_of_accumulates @ [2],
 ];
 
@@ -315,6 +316,97 @@ fn accumulates_follow_one_another(job: &Job) -> Outcome {
         }
         for row in 0..50 {
             check_eq!(window.read_u64(8 * (row * 4 + 1)), 20);
+        }
+        window.close()?;
+    }
+    Ok(())
+}
+
+/// Every operand counts, in order, where the target's layout has an element several times.
+fn elements_that_come_several_times(job: &Job) -> Outcome {
+    const ELEMENTS: usize = 40;
+    let memories = [Memory::Allocate, Memory::Heap, Memory::Odd];
+    let types = [
+        BasicType::I64,
+        BasicType::F64,
+        BasicType::I32,
+        BasicType::F32,
+        BasicType::U16,
+        BasicType::U8,
+        BasicType::DoubleInt,
+        BasicType::LongDouble,
+    ];
+    for (memory, ty) in (memories.into_iter()).flat_map(|memory| types.map(|ty| (memory, ty))) {
+        let extent = ty.extent();
+        let window = Exposed::open(job, memory, ELEMENTS * extent, 1)?;
+        let mut numbers = Numbers::new(ty as u64 + 5);
+        let mut held = numbers.elements(ty, ELEMENTS);
+        if window.rank() == 0 {
+            window.write(0, &held);
+        }
+        job.world().barrier()?;
+        if window.rank() == 1 {
+            window.lock_all(Assert::NONE)?;
+            let old = Datatype::from(ty);
+            for (name, far, places) in [
+                (
+                    "a pair",
+                    Datatype::indexed_block(1, &[2, 0, 2], &old)?,
+                    vec![2, 0, 2],
+                ),
+                (
+                    "runs",
+                    Datatype::indexed_block(3, &[7, 5, 6, 7, 0], &old)?,
+                    [7, 5, 6, 7, 0].iter().flat_map(|&at| at..at + 3).collect(),
+                ),
+                (
+                    "a vector",
+                    Datatype::vector(6, 4, 1, &old)?,
+                    (0..6).flat_map(|at| at..at + 4).collect(),
+                ),
+                (
+                    "one place",
+                    Datatype::vector(100, 1, 0, &old)?,
+                    vec![0; 100],
+                ),
+            ] {
+                let far = far.commit();
+                let near = Committed::of(ty).times(places.len() as u64);
+                for op in OPS.into_iter().filter(|&op| model::is_defined(op, ty)) {
+                    let what = format!("{name}: {op:?} on {ty:?} {memory:?}");
+                    let values = numbers.elements(ty, places.len());
+                    let mut wanted = Vec::new();
+                    let mut back = vec![0; values.len()];
+                    for (value, &place) in values.chunks(extent).zip(&places) {
+                        let element = &mut held[place * extent..][..extent];
+                        wanted.extend_from_slice(element);
+                        model::apply(op, ty, element, value);
+                    }
+                    let (from, to, far) = (values.as_ptr(), back.as_mut_ptr(), far.times(1));
+                    // SAFETY: the flush completes the operation before the buffers go.
+                    unsafe { window.get_accumulate_layout(from, near, to, near, 0, 0, far, op)? };
+                    window.flush(0)?;
+                    let mut result = vec![0; values.len()];
+                    for (to, element) in result.chunks_mut(extent).zip(wanted.chunks(extent)) {
+                        model::apply(Op::Replace, ty, to, element);
+                    }
+                    check!(model::same(ty, 0, &back, &result), "result of {what}");
+                    if op != Op::NoOp {
+                        for (value, &place) in values.chunks(extent).zip(&places) {
+                            model::apply(op, ty, &mut held[place * extent..][..extent], value);
+                        }
+                        // SAFETY: as above.
+                        unsafe { window.accumulate_layout(from, near, 0, 0, far, op)? };
+                        window.flush(0)?;
+                    }
+                    let mut found = vec![0; held.len()];
+                    get(&window, &mut found, 0, 0)?;
+                    window.flush(0)?;
+                    check!(model::same(ty, 0, &found, &held), "{what}");
+                    held = found;
+                }
+            }
+            window.unlock_all()?;
         }
         window.close()?;
     }
