@@ -173,15 +173,15 @@ impl<'a> LayoutWork<'a> {
 
     /// Whether blocks overlap at the target.
     pub(super) fn has_overlaps(&self) -> bool {
-        let ends_before = |one: (i64, i64), next: (i64, i64)| one.1 <= next.0;
+        let ends_before = |one: &(i64, i64), next: &(i64, i64)| one.1 <= next.0;
         let ranges =
             || (self.blocks()).map(|block| (block.target, block.target + block.len as i64));
-        if ranges().is_sorted_by(|&one, &next| ends_before(one, next)) {
+        if ranges().is_sorted_by(ends_before) {
             return false;
         }
         let mut ranges: Vec<_> = ranges().collect();
         ranges.sort_unstable();
-        !ranges.is_sorted_by(|&one, &next| ends_before(one, next))
+        !ranges.is_sorted_by(ends_before)
     }
 
     /// Each element, as a block of its own.

@@ -36,8 +36,9 @@ impl fmt::Display for Interface {
     }
 }
 
-/// The interfaces of `all` that are published, beginning with the address `first`, if it is one of them: the best address of the interface `named`, which may be one of its link, or
-/// the first `MOST_NETWORKS` addresses that lead to this host from other networks.
+/// The interfaces of `all` that are published, beginning with the address `first`, if it is one of them: the best address
+/// of the interface `named`, which may be one of its link, or the first `MOST_NETWORKS` addresses that lead to this host
+/// from other networks.
 pub(crate) fn published(
     all: &[Interface],
     named: &str,

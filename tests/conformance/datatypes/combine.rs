@@ -4,7 +4,7 @@ use transom::raw::{Assert, Committed, Datatype};
 use transom::{BasicType, Job, Op};
 use transom_testing::model::{self, Numbers};
 
-use super::maps::{ELEMENTS, Map, maps};
+use super::maps::{ELEMENTS, maps};
 use super::transfer::Near;
 use crate::case::{Case, Outcome, cases, check, check_eq};
 use crate::exposed::{Exposed, Memory};
@@ -80,7 +80,7 @@ fn combines(job: &Job, memory: Memory, ty: BasicType, shift: usize) -> Outcome {
                     let result = &mut wanted[at(back.at, out.places[number])..][..extent];
                     model::apply(Op::Replace, ty, result, &element);
                 }
-                combine_model(op, ty, &mut held, before, far, &values);
+                combine_model(op, ty, &mut held, before, &far.places, &values);
                 let (from, to) = (here.place().cast_const(), back.place());
                 let disp = before as u64;
                 let rank = target as u32;
@@ -105,7 +105,7 @@ fn combines(job: &Job, memory: Memory, ty: BasicType, shift: usize) -> Outcome {
                 );
                 // Once more, and nothing is fetched.
                 if op != Op::NoOp {
-                    combine_model(op, ty, &mut held, before, far, &values);
+                    combine_model(op, ty, &mut held, before, &far.places, &values);
                     // SAFETY: as above.
                     unsafe {
                         let far = far.layout();
@@ -125,9 +125,16 @@ fn combines(job: &Job, memory: Memory, ty: BasicType, shift: usize) -> Outcome {
     window.close()
 }
 
-fn combine_model(op: Op, ty: BasicType, held: &mut [u8], base: usize, far: &Map, values: &[u8]) {
+fn combine_model(
+    op: Op,
+    ty: BasicType,
+    held: &mut [u8],
+    base: usize,
+    places: &[i64],
+    values: &[u8],
+) {
     let extent = ty.extent();
-    for (value, &place) in values.chunks(extent).zip(&far.places) {
+    for (value, &place) in values.chunks(extent).zip(places) {
         model::apply(op, ty, &mut held[at(base, place)..][..extent], value);
     }
 }
@@ -372,29 +379,26 @@ fn elements_that_come_several_times(job: &Job) -> Outcome {
             ] {
                 let far = far.commit();
                 let near = Committed::of(ty).times(places.len() as u64);
+                let places: Vec<i64> = (places.iter()).map(|at| at * extent as i64).collect();
                 for op in OPS.into_iter().filter(|&op| model::is_defined(op, ty)) {
                     let what = format!("{name}: {op:?} on {ty:?} {memory:?}");
                     let values = numbers.elements(ty, places.len());
-                    let mut wanted = Vec::new();
                     let mut back = vec![0; values.len()];
-                    for (value, &place) in values.chunks(extent).zip(&places) {
-                        let element = &mut held[place * extent..][..extent];
-                        wanted.extend_from_slice(element);
+                    let mut wanted = back.clone();
+                    let results = wanted.chunks_mut(extent);
+                    for ((value, &place), result) in values.chunks(extent).zip(&places).zip(results)
+                    {
+                        let element = &mut held[place as usize..][..extent];
+                        model::apply(Op::Replace, ty, result, element);
                         model::apply(op, ty, element, value);
                     }
                     let (from, to, far) = (values.as_ptr(), back.as_mut_ptr(), far.times(1));
                     // SAFETY: the flush completes the operation before the buffers go.
                     unsafe { window.get_accumulate_layout(from, near, to, near, 0, 0, far, op)? };
                     window.flush(0)?;
-                    let mut result = vec![0; values.len()];
-                    for (to, element) in result.chunks_mut(extent).zip(wanted.chunks(extent)) {
-                        model::apply(Op::Replace, ty, to, element);
-                    }
-                    check!(model::same(ty, 0, &back, &result), "result of {what}");
+                    check!(model::same(ty, 0, &back, &wanted), "result of {what}");
                     if op != Op::NoOp {
-                        for (value, &place) in values.chunks(extent).zip(&places) {
-                            model::apply(op, ty, &mut held[place * extent..][..extent], value);
-                        }
+                        combine_model(op, ty, &mut held, 0, &places, &values);
                         // SAFETY: as above.
                         unsafe { window.accumulate_layout(from, near, 0, 0, far, op)? };
                         window.flush(0)?;
