@@ -549,11 +549,13 @@ impl Origin {
             self.is_lost = self.done >= self.begun;
             if !self.is_lost {
                 self.peer.status.becomes(Presence::Reset);
-                let has_answered = self.ask();
-                self.fail(self.was_reset(match has_answered {
+                let but = match self.ask() {
                     true => "its process has not ended",
                     false => "it does not answer",
-                }));
+                };
+                // Its own connection may have ended first: then nobody asks any more.
+                let found = self.peer.status.liveness(self.peer.pid, &self.peer.host);
+                self.fail(found.err().unwrap_or_else(|| self.was_reset(but)));
             }
             return;
         }

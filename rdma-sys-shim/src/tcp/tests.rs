@@ -368,6 +368,27 @@ fn a_process_that_is_gone_after_a_reset_is_said_to_be_gone() {
     assert_eq!(status.presence(), Presence::Gone);
 }
 
+#[test]
+fn a_reset_after_the_end_of_the_peers_own_connection_is_a_death() {
+    // SAFETY: it has no buffers.
+    let post =
+        |origin: &mut Origin| unsafe { origin.post(&Request::of(Kind::Leave), None, None, true) };
+    for lives in [true, false] {
+        let (mut origin, status, _) = reset_after(lives, |origin, theirs| {
+            post(origin).unwrap();
+            theirs.read_exact(&mut [0; REQUEST]).unwrap();
+        });
+        status.becomes(Presence::Gone);
+        thread::sleep(Duration::from_millis(20));
+        origin.progress();
+        let checked = origin.check();
+        assert!(
+            matches!(checked, Err(crate::Error::PeerGone { pid: 7 })),
+            "{checked:?}"
+        );
+    }
+}
+
 /// Closes it as a kernel does that no longer knows it.
 fn reset(stream: TcpStream) {
     let linger = libc::linger {
