@@ -1,4 +1,10 @@
 //! Waiting for something that another rank will do, without hanging when it never will.
+//!
+//! A wait spins without pauses, then with pauses, then yields the processor, then sleeps for growing times of up to a
+//! millisecond. Oversubscribed ranks hardly spin. Barriers and collectives wait *at leisure*: they sleep up to 10 ms
+//! after a long wait, and where ranks do not share processors they are awake for at most 0.2 ms before. A contended
+//! lock is free only for moments, so a wait for one tries often between two sleeps (`among_rivals`). A hook
+//! (`set_hook`) is called every few microseconds.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

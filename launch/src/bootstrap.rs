@@ -5,6 +5,11 @@
 //! ranks. [`rendezvous`](crate::rendezvous) connects ranks over TCP if no launcher started them together. [`Alone`]
 //! is a job of one rank. The code that starts the library sees only the trait. A program that starts ranks by other
 //! means provides its own [`Allgather`].
+//!
+//! A rank's *bootstrap record* has its device's name and address, and where its control region is. A rank that cannot
+//! start sends its reason instead; then no rank starts, and all report the reason. Results are checked: the number of
+//! blocks, their lengths, and this rank's own block. That the other blocks are what those ranks passed cannot be
+//! checked, so `Allgather` is an unsafe trait.
 
 use std::error::Error;
 use std::fmt;

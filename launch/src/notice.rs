@@ -1,6 +1,10 @@
 //! The word that says which rank failed first, and how, in a segment of `transom run` that all ranks map. The launcher
 //! reports a death by it at once; without it, ranks notice the death only when one of them waits for the dead rank. A
 //! rank that gives up writes it before it tells its peers, so that the launcher does not take their ends for the cause.
+//!
+//! The launcher and the ranks write it by compare-and-swap from 0, so the first cause stays. Ranks find the segment by
+//! process number, descriptor, device and inode, which the launcher gives them. A rank that cannot map it, or has
+//! another launcher, detects deaths by itself.
 
 use std::sync::atomic::Ordering;
 

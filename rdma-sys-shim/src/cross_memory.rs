@@ -1,4 +1,7 @@
 //! Cross-memory attach: reading and writing another process's memory through the kernel.
+//!
+//! Such memory has no atomics, not even for its own process (`Endpoint::has_atomics`): its elements are combined under
+//! the accumulate lock.
 
 use std::io;
 

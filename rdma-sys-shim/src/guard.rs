@@ -4,6 +4,10 @@
 //! (`mprotect`, `munmap`, a truncated file). Then a copy by the kernel would fail with an error, and so does a guarded
 //! access: a handler of SIGSEGV and SIGBUS makes the thread return from [`guarded`]. Every other fault is passed on to
 //! the previous handler.
+//!
+//! The guarded code holds no lock and no value with a destructor. The handler is installed with the first region that
+//! peers cannot map, or with the first agent. Only x86-64 and aarch64 have guarded accesses: elsewhere such a fault
+//! kills the process.
 
 use std::cell::Cell;
 use std::ffi::c_void;

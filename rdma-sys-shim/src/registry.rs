@@ -1,4 +1,9 @@
 //! The list of providers, and which provider a spec belongs to.
+//!
+//! A job on one host uses soft. A job on several hosts uses the first provider of the registry that can join hosts and
+//! has a usable device on every rank: verbs before tcp. At the start each rank says which providers have one, and
+//! whether one of its RDMA devices has atomics (`Registry::joining`). If one rank has no such device, agents carry out
+//! the atomics on all ranks.
 
 use std::sync::Arc;
 

@@ -1,5 +1,9 @@
 //! The collectives among the ranks of a ring, on bytes, as their [`schedule`](super::schedule) says. Roots and parts are by
 //! place.
+//!
+//! Trees are binomial, and the allgather is Bruck's. Each message has a header with the digest of the call and the
+//! length. Blocks for single ranks (scatter, alltoall) have labels: in round k a rank sends to the rank 2^k ahead the
+//! blocks whose remaining distance has bit k set, and checks what it receives before it uses it.
 
 use std::ops::Range;
 

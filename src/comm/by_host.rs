@@ -1,5 +1,10 @@
 //! A team whose ranks run on several hosts, with several ranks on one of them. Messages to all ranks go from
 //! the ranks of a host to its first rank, the leader, then among the leaders, and back.
+//!
+//! This is used where a team spans several hosts, a host has several of its ranks, and ranks of a host reach each other
+//! faster (`Device::nearest`). All ranks have the same map of hosts, which determines where flags and pipes are in the
+//! blocks. For 16 hosts of 64 ranks, a barrier takes 64 flags between hosts, where dissemination among all ranks takes
+//! 5,104.
 
 use std::sync::Arc;
 

@@ -1,5 +1,12 @@
 //! Which collective call a rank makes, with which arguments that must be equal on all ranks, and where
 //! each rank publishes this.
+//!
+//! A collective begins with a barrier whose flags carry a digest of the call, its number, and whether this rank has
+//! found its own arguments wrong. No data is sent before all ranks agree, so a mismatch is an error on all ranks.
+//! Afterwards the communicator refuses collectives, because its ranks are out of step; its windows have barriers of
+//! their own and go on. If all ranks refuse their own arguments, they are in step and go on. A later failure that the
+//! system causes is known to one rank only, so it aborts the job. The price is one barrier for each collective, even
+//! for those that need not wait for all ranks.
 
 use std::any::type_name;
 use std::fmt;

@@ -1,5 +1,8 @@
 //! Merging: combines a value of every rank into one value of the same length, in as many rounds as an
 //! allgather takes.
+//!
+//! In round k, a rank sends to the rank 2^k ahead the merged value of the 2^k ranks that end with itself. A merge does
+//! not depend on the order, and may include a rank twice, so the same rounds work for any number of ranks.
 
 use bytemuck::{Pod, Zeroable};
 

@@ -1,5 +1,9 @@
 //! Collectives over an allgather that the caller provides, for communicators without control
 //! memory.
+//!
+//! Such a communicator has no block, no pipes and no barrier; its windows and the communicators derived from it have
+//! them. Each collective makes two allgathers: one of the call and the members, and one of the data. Scatter and
+//! alltoall make two for each distance between ranks: of the lengths, and of the blocks for that distance.
 
 use std::iter;
 

@@ -1,5 +1,10 @@
 //! A byte stream between two ranks, made of one-sided writes: the sender writes into a ring in the
 //! receiver's control block, and the receiver writes back how far it has read.
+//!
+//! The sender writes data and then stores `written` at the receiver; the receiver stores `read` at the sender each time
+//! it passes half of the ring. Each word has one writer and only grows. Both sides check that the counts are within one
+//! ring of each other: an impossible value is an error that names the peer. When the communicator is dropped, its block
+//! is reused once the last acknowledgement has arrived.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

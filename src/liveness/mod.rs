@@ -6,6 +6,20 @@
 //! it is connected and of others, which pass the cause on, and returns the error that names the rank at fault. Calls
 //! that do not wait read this rank's own abort word ([`Context::check_aborted`]), and check their target at the same
 //! interval (`unawaited`).
+//!
+//! A rank that gives up writes the abort words of all ranks to which it is connected, and of the ranks 1, 2, 4 and so
+//! on ahead; if it is the first to know, those of all other ranks too. It takes at most two seconds for this, since a
+//! stopped rank does not answer. A rank that finds its own word written passes the cause on in the same way, so all
+//! ranks learn it eventually, however many are dead. The word changes from 0 by compare-and-swap, so the first cause
+//! stays.
+//!
+//! Over a network, the end of a peer's TCP connection shows its death. If that connection was lost before, a check over
+//! verbs posts a write of length zero and reads the peer's state word; both fail after all retries, and the error says
+//! that the rank does not answer, since a broken link looks the same. A lock word does not name its shared holders:
+//! each check of such a wait tests the next few ranks, for up to 2 ms.
+//!
+//! A rank that does not wait learns of a death in calls that begin or end an epoch of many targets or complete a
+//! request, and now and then in `flush` and `unlock`. Put and get check nothing.
 
 mod abort;
 mod check;

@@ -1,5 +1,13 @@
 //! The control region: registered memory of this rank from which communicators and windows take
 //! the words and buffers that their peers write.
+//!
+//! A block is zeroed before peers learn where it is. A dropped block is reused only when the last words that peers
+//! still have to write to it have arrived (`ControlBlock::retire_until`). Windows take blocks from the front, so that
+//! their places are the same on all ranks, and everything else takes them from the back.
+//!
+//! If there is no space for a block, the rank registers another *slab*, as long as all earlier ones together, and adds
+//! it to its list before it publishes the block. The place of a block is one word with slab and offset. A peer that
+//! does not know the slab yet reads the list. Slabs are kept until the end of the job, since peers have mapped them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,5 +1,15 @@
 //! A peer's memory and the words in it, reached by the processor where it is mapped and through
 //! the device where it is not.
+//!
+//! If a device's atomics and the processor's are not atomic to each other (`AtomicDomain::Device`), words that peers
+//! change by atomics are changed only through endpoints, this rank's own through its endpoint to itself. Words with one
+//! writer are stored by `Endpoint::store` or by their writer's processor. Others read them by an RDMA read, never by an
+//! atomic that adds zero, since that would write the word back. The exception is the abort word: two causes may
+//! overwrite each other, and both are true.
+//!
+//! If all ranks report `AtomicDomain::Global`, the processor changes mapped elements, and the device all others. Lock
+//! words are changed by the device only: a mapped accumulate lock is released by a store, which would lose what another
+//! rank adds through the device at the same time.
 
 use std::ptr;
 use std::sync::Arc;

@@ -1,4 +1,8 @@
 //! A device together with what its peers write into and where they are found.
+//!
+//! `split_shared` opens the soft device in addition to the job's, with a control region of its own. All words of that
+//! communicator, its descendants and their windows go through soft: each word is reached by one fabric only. Liveness
+//! checks and abort words stay with the job's device.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,8 @@
 //! Freeing windows.
+//!
+//! If a callback of an attribute fails, or an epoch is open, the window is as before. After the barrier, the routes are
+//! dropped, and then the memory. A window that is dropped without `free` leaks its block, including the entry, which
+//! others may still read.
 
 use crate::comm::Purpose;
 use crate::error::{Error, Result};

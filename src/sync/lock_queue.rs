@@ -19,6 +19,16 @@
 //!
 //! All ranks of a window reach its lock words by the same path. So no rank waits for the same lock as for a mapped
 //! word, whose entries the first rank would not understand.
+//!
+//! Load: a rank with k ranks ahead has a request under way for at most 1/(2k) of the time. So with n such ranks and the
+//! first one, about 1 + ln(n)/2 requests are under way, and a rank reads the counts about ln n times before it is the
+//! first.
+//!
+//! Alternatives: with random backoff, ranks that have just arrived would try often and those that have waited long
+//! rarely. An MCS lock needs no polling, but a connection between any two ranks and one more message for each release.
+//! If the lock stayed reserved from one first rank to the next, all ranks would get it equally often, but on
+//! oversubscribed processors each would get it a third to half as often, because it would be idle until that rank gets
+//! a processor.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};

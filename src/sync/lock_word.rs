@@ -14,6 +14,10 @@
 //!
 //! This alone could cause a cycle of waits. So readers may overtake waiting writers after some time;
 //! `reader_overtaking` says which readers, and when.
+//!
+//! Readers that wait only load the word. Through the device they poll: at first every two round trips, then at twice
+//! the distance each time, up to one round trip for each rank of the window, or 50 ms, so that all of them together
+//! have about one request under way.
 
 use crate::error::Result;
 use crate::memory::word::LockWord;

@@ -1,5 +1,11 @@
 //! Synchronisation: fence; post, start, complete and wait; passive target with lock and flush;
 //! notifications.
+//!
+//! A device completes operations late and in any order that its contract allows. So a flag behind data is a `store`,
+//! never a write. `unlock` posts the release after the data and waits only for the release, which succeeds only if
+//! everything before it did. `unlock_all` posts all releases before it waits; that of this rank's own part is last,
+//! since this memory may be the origin buffer of puts to others. If an atomic on a lock word fails, a living rank may
+//! hold the lock for ever, so the job is aborted.
 
 mod assert;
 mod barrier;

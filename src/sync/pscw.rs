@@ -9,6 +9,11 @@
 //! completed, including those that have left the job properly.
 //!
 //! Counts have 64 bits and never wrap; assertions skip waits, never a count.
+//!
+//! `complete` waits for the posts of targets that were not used, since their completion would otherwise count for an
+//! earlier epoch. It does not wait for the arrival of its flags; `free` does. If a target never posted, `complete`
+//! takes the count back, so that later epochs still work. An exposure epoch cannot be undone in this way, since other
+//! ranks know of it.
 
 use std::sync::atomic::{Ordering, fence};
 

@@ -3,6 +3,16 @@
 //!
 //! A rank makes its own contacts, and finds those that others have for it. [`deliver`] explains how two ranks find each
 //! other's contacts without waiting for a call of the other.
+//!
+//! | word | written by | |
+//! |---|---|---|
+//! | key | its rank | identifies the other rank, and shows a torn read |
+//! | posts | the other rank | how often it has posted to this one |
+//! | completions | the other rank | how many access epochs it has completed here |
+//! | kept | its rank | a first post that the other rank has to look for |
+//!
+//! Contacts are in chunks of 8, 32, 128 and so on, whose places are in the window's block. A rank's number determines a
+//! group of four contacts in each chunk; its contact is in the first chunk whose group has space.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,12 @@
 //! Creating windows: register, then exchange what peers need to know.
+//!
+//! Each rank writes its entry into its own block, before it takes part in the merge and never again. Origins read it at
+//! their first access. What all ranks have to know is merged (`summary`); each rank checks that merging its own summary
+//! again changes nothing. A failure on one rank is an error on all ranks, which names the lowest such rank.
+//!
+//! Blocks are usually at the same place on all ranks. If not, because ranks have made different windows, an allgather
+//! in the same call gives the place of each rank's block, and each rank takes its next block behind the highest of
+//! these places. An impossible entry, summary or place aborts the job, and the error names the rank.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

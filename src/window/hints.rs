@@ -1,5 +1,9 @@
 //! The hints of windows: what they may say, and which value holds where ranks give different ones (MPI-4.1, section
 //! 12.2.1).
+//!
+//! Hints whose value must be the same everywhere follow from the merged summary: the union of the orders, the smallest
+//! granularity, and only promises that all ranks made. If ranks gave different hints, an allgather collects them, and
+//! rank 0 logs them. Blocks are laid out before ranks know each other's hints, so lock words remain with `no_locks`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,4 +1,8 @@
 //! Shared windows: memory of all ranks in the address space of each.
+//!
+//! It is one allocation of rank 0, which the other ranks map as a whole; each rank's base and rkey refer to it. Its
+//! data never goes through an endpoint. With `alloc_shared_noncontig` it is an allocated window on a device that maps
+//! memory. On a device that maps nothing, creating one is an error, because loads and stores need a mapping.
 
 use std::ptr;
 

@@ -1,4 +1,9 @@
 //! The launcher's loop: handles the events of the ranks.
+//!
+//! If a rank's connection closes while others need the rank, and its process still runs two seconds later, it counts as
+//! ended: it has started another program. If a child that the rank forked keeps the connection open, only the peers
+//! notice. The word of `notice` may name another rank than the one that failed first; if that rank's process has not
+//! ended, the launcher waits up to three seconds for it, and reports its end first.
 
 use std::fs::File;
 use std::io::{self, Write as _};

@@ -4,6 +4,9 @@
 //! 0 gets all blocks and puts them as one text, in which a block that equals the one before it takes only a few
 //! characters. Bootstrap records differ and are not gathered: a rank gets only those that it needs. So the launcher
 //! does not have to answer size × size requests.
+//!
+//! Slurm does not end a barrier if a rank died before it, so a reply is awaited for a limited time. Hydra does not if a
+//! rank exited with 0 before it: see `siblings`.
 
 use std::ffi::OsString;
 use std::io::{self, Read as _};

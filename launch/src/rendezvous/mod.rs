@@ -8,6 +8,12 @@
 //!
 //! In each allgather a rank sends one block, and rank 0 answers when it has the blocks of all ranks. If the start
 //! fails, rank 0 tells all ranks that have come why (`fault`).
+//!
+//! After the proof, a wrong claim comes from a rank of the job. If a number is claimed twice, a size differs, or a rank
+//! leaves, the start fails for all ranks. A wrong secret may come from anybody, so the start goes on: rank 0 tells that
+//! process, and keeps its address for the error about missing ranks. Before rank 0 closes a connection it sends the
+//! fault and reads what has arrived, since the kernel would discard the fault otherwise. The other ranks wait longer
+//! than rank 0, which alone knows which ranks are missing.
 
 mod address;
 mod center;

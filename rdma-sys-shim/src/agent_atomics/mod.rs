@@ -5,7 +5,17 @@
 //! atomics have the properties of tcp's. [`order`] defines how the operations of both form one endpoint.
 //!
 //! When a read is complete, all data that was written before it over the same connection must be in the target's
-//! memory, where its processor sees it. Queue pairs guarantee this: docs/protocols.md has the reasons.
+//! memory, where its processor sees it. Queue pairs guarantee this.
+//!
+//! So a write counts as complete only when a *trailing read* after it is complete: eight bytes that the target reserves
+//! for this purpose. A responder carries out requests in order, and does not answer a read before it has carried out
+//! the earlier writes. On PCIe, the adapter's read request does not pass its earlier writes, and its answer comes from
+//! memory that the processors see. Both hold for all memory of that host, so one place to read is enough. They do not
+//! hold for regions with relaxed ordering, which this device does not request.
+//!
+//! If an operation fails while a call waits for the other connection, the call returns that failure and posts nothing.
+//! Each connection keeps its first failure. A process waits until everything is complete before it says over either
+//! connection that it leaves, so a peer that learns this from one knows that nothing is under way on the other.
 
 mod address;
 mod endpoint;

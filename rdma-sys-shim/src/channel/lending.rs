@@ -1,5 +1,11 @@
 //! Whether requests wake the agent. They do not while a waiting thread of the process serves them: the agent would take
 //! the processor from that thread, and find nothing to do.
+//!
+//! One thread at a time serves all connections. When its wait ends or it goes to sleep, and no other thread serves,
+//! requests wake the agent again, and those that have arrived by then wake it at once. A thread that serves may be held
+//! up: by an operation of its own, by a hook of the program, or by preemption. So a timer wakes the agent while a
+//! thread serves; if the thread has not served since the last tick, requests wake the agent again. If a thread is
+//! preempted in the middle of a request, others wait for it, as they would for the agent.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};

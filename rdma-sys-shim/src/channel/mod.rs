@@ -3,6 +3,10 @@
 //! Each process has a thread, the [`ChannelAgent`]. It listens, requires each process that connects to prove that it
 //! knows the key of this process's [`Record`], and serves it by a provider's [`Serve`]. An origin finds a target with
 //! [`dial()`].
+//!
+//! A process that leaves says so on each connection, in both directions. If a connection ends without this message, the
+//! process is gone. If it is reset instead, whoever has an endpoint to the process dials it again: a process that does
+//! not prove itself any more is gone.
 
 mod agent;
 mod call_bell;

@@ -4,6 +4,15 @@
 //! neighbour maps it for loads and stores; every other access, and every atomic, goes through the device. So all
 //! atomics are the device's, unless these are atomic with respect to the processor's. Each process decides for
 //! itself what it maps: both paths lead to the same bytes.
+//!
+//! The device connects to a neighbour only when something is first posted to it. The layers above keep the two paths in
+//! order:
+//! - A full fence precedes each operation that is posted to a word, so it takes effect after this thread's earlier
+//!   stores.
+//! - A completed wait, a lock that was taken and a counter that was read are followed by an acquire fence.
+//! - A get goes through the device while something of this rank is posted to its target.
+//! - Before a rank stores a flag in mapped memory, everything that it has posted to that rank through the device is
+//!   complete (`complete_before_flag`).
 
 mod address;
 mod endpoint;

@@ -1,4 +1,7 @@
 //! Which of the ports that can be used is the best, and why.
+//!
+//! Equally good ports are distributed over the ranks of a host by position: a rank's number among those of the host
+//! that have the same choice.
 
 use std::cmp::Reverse;
 use std::path::Path;

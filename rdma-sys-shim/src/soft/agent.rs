@@ -4,6 +4,12 @@
 //!
 //! It runs while a region that needs it is registered, and for a short time afterwards, so that a
 //! program that creates and frees windows in a loop does not start a thread each time.
+//!
+//! Before it leaves, it clears `running`, and then serves the slots that are ready once more. An origin that finds
+//! `running` clear takes its request back. Slots that are ready at the same time are served round robin.
+//!
+//! A process expects to need an agent if cross-memory attach is unlikely to work here (`cross_memory::is_likely`), or
+//! after its own attempt to attach to a peer has failed.
 
 use std::hint::spin_loop;
 use std::mem::MaybeUninit;

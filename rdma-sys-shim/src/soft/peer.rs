@@ -8,6 +8,17 @@
 //! a forked child does not have it. It also drops it when the process closes any descriptor of the file, so a process
 //! never opens its own segment. Peers open the file for each check, so that none of their descriptors is taken
 //! permanently.
+//!
+//! What is found by PID is checked each time:
+//! - Memory: the origin reads the peer's nonce before a transfer by the kernel. The check is valid for one tick of the
+//!   coarse clock (some milliseconds), because the kernel does not reuse a PID within a tick. If the tick is over when
+//!   the transfer ends, the origin reads the nonce again before the transfer counts. If the peer's first thread has
+//!   ended, the ID of another thread is used.
+//! - Files: a descriptor below `/proc/PID/fd` counts only with the device and inode that were published.
+//!
+//! Two risks remain. If the peer starts another program, the origin may write to that program's memory until the tick
+//! is over. If the origin is preempted between check and call, it may write to a process that got the PID meanwhile;
+//! then it gets an error. `/proc/PID/mem` is bound to the process, but ignores page protection.
 
 use std::fs::File;
 use std::io;

@@ -3,6 +3,13 @@
 //! which peers therefore map when they connect.
 //!
 //! The file is sparse: what is not used costs no memory.
+//!
+//! The file is sealed against shrinking and growing, and a peer checks seals and length before it maps it. A piece is
+//! zeroed when it is freed. A region is freed only when no peer uses it; otherwise it is leaked. Any other allocation
+//! has a memory file of its own, which peers open as `/proc/PID/fd/N`.
+//!
+//! Any process of the same user can open these files: `/proc/PID/fd` needs only `PTRACE_MODE_READ`, which Yama does not
+//! restrict. The private memory of a process needs `PTRACE_MODE_ATTACH`, which Yama restricts.
 
 use std::fs::File;
 use std::mem::ManuallyDrop;

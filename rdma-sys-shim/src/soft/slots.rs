@@ -11,6 +11,11 @@
 //! No thread sleeps while there is a request for it. A thread that is about to sleep sets `sleeping`, and then checks
 //! once more. A thread that has a request stores it, and then reads `sleeping`. A full fence between the two steps on
 //! both sides ensures that at least one side sees the other's store.
+//!
+//! Only one server can begin a request, because READY changes by compare-and-swap only. A server reads each field once,
+//! checks it against its private table of regions, and uses the value that it has checked. An impossible state is an
+//! error for the origin. A malicious origin can claim all slots, so that others wait; the log says so after ten
+//! seconds.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

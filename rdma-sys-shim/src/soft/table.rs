@@ -2,6 +2,11 @@
 //!
 //! A process has two tables. The one in its segment tells peers what they may access and what they can map. Since peers
 //! can write to it, the owner checks their requests, and its own, against the other table, which is in private memory.
+//!
+//! The owner writes an entry's fields, and then the next generation, which is odd while the entry is in use. Peers
+//! compare the generation before and after they read an entry. The rkey contains index and generation, so it ends with
+//! its region even if the entry is used again. To withdraw a region, the owner changes the generation, and then waits
+//! for its threads that serve a request (`servers`).
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{Ordering, fence};

@@ -1,4 +1,9 @@
 //! What an origin knows of a target's table of regions.
+//!
+//! The version is compared because another region may have been attached at the same address within one epoch. After a
+//! change an origin makes three reads, and one more for each overflow table. An rkey is not reused while its region
+//! exists, so mappings of regions that stay attached are kept. A target that changes its table faster than an origin
+//! reads it starves the origin. A detached region is unmapped at the origin's next access.
 
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 

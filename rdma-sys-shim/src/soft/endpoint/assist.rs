@@ -1,6 +1,11 @@
 //! Requests to waiting threads of the peer, which move a few bytes in a fraction of the time that the kernel takes.
 //! Requests are sent while the peer says that one of its threads polls. A transfer takes several requests, so that the
 //! peer carries out one while this process fills the next.
+//!
+//! If no thread takes a request within some microseconds, the origin takes it back and uses the kernel. After two such
+//! misses within one tick of the coarse clock, it makes no requests until the tick is over. After some transfers by the
+//! kernel, it calls a thread of the peer that sleeps in a wait; this thread stays awake while requests arrive, and at
+//! most half a millisecond longer. If the peer is stopped in the middle of a copy, the origin waits for it.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};

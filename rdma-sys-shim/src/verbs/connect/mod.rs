@@ -10,6 +10,11 @@
 //!
 //! Locks: the one of a [`Pairing`](pairing::Pairing) is held while [`Queues`] is called, and never while a thread waits
 //! for a peer.
+//!
+//! If the TCP connection ends without the message that the process leaves, the process has died. So it has if the
+//! connection is reset in the first seconds after it was made: the process may have died before it read the last
+//! message. A later reset, or silence, proves nothing, since TCP may use another network than RDMA; from then on only
+//! the RDMA network can show that the peer is gone.
 
 mod address;
 mod answering;
