@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rdma_sys_shim::{JobSecret, Usage};
 use transom_launch::start;
 
+use crate::access::OfOthers;
 use crate::comm::{Communicator, Group, world_block_bytes};
 use crate::datatype::Element;
 use crate::diagnostics;
@@ -117,6 +118,7 @@ impl Job {
 
     /// `started`: how the ranks found each other.
     fn of(context: Arc<Context>, started: &str) -> Self {
+        context.combine_by(Arc::new(OfOthers(context.rank())));
         let rank = context.rank().0;
         let host = |rank| context.hosts().host_of(rank);
         let is_first = (0..rank).all(|other| host(other) != host(rank));

@@ -2,6 +2,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod cancellation;
+pub(crate) mod combine;
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,8 +10,9 @@ use std::time::Duration;
 
 use crate::Result;
 use crate::fork::OfProcess;
-use crate::memory::{Direction, Number};
+use crate::memory::Direction;
 use batch::{BatchError, StridedBlocks, TransferBatch, post_each};
+use combine::{Combination, CombinedElements, Combiner};
 
 /// Rights that a region grants to its peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -362,6 +364,12 @@ pub trait Device: Send + Sync {
         let _ = is_aborted;
     }
 
+    /// Has accumulates of peers ([`Endpoint::combine`]) carried out by `combiner`. Devices on which no thread of the target
+    /// does so ignore this. Only the first call has an effect.
+    fn combine_by(&self, combiner: Arc<dyn Combiner>) {
+        let _ = combiner;
+    }
+
     /// Tells all connected peers that this process leaves in good order, after its posted operations have arrived.
     /// Waits at most as long as the device takes to detect that a peer is gone. Endpoints remain usable while their
     /// peers are there.
@@ -496,6 +504,30 @@ pub trait Endpoint: Send + Sync {
         })
     }
 
+    /// Lets a thread of the peer carry out an accumulate on contiguous elements, by the peer's combiner
+    /// ([`Device::combine_by`]): an agent, or a thread that waits in the library. It is ordered like an atomic, and is
+    /// atomic for each element with respect to accumulates of others that use the same `lock`, an aligned word of the
+    /// peer, and to atomics of the processor. Returns how many of the elements, from the first on, it
+    /// does this for, and their ticket: none if no thread does it.
+    ///
+    /// # Errors
+    /// Remote access error (a misaligned lock, or a word that is none, included), or the peer is gone. A part of the
+    /// elements may have been combined.
+    ///
+    /// # Safety
+    /// Until the operation completes, the buffers that the combination needs are readable, and the one for the previous
+    /// elements is writable, and nobody else touches it.
+    unsafe fn combine(
+        &self,
+        what: Combination,
+        lock: RemoteAddress,
+        at: RemoteAddress,
+        elements: CombinedElements,
+    ) -> Result<(usize, Ticket)> {
+        let _ = (what, lock, at, elements);
+        Ok((0, Ticket::DONE))
+    }
+
     /// Stores `new` in the aligned word at `at`. Only this process writes to the word, by stores of one endpoint, so
     /// every reader sees the old value or the new one. `old` is the previous value of the word: a device may have to
     /// add the difference. The region grants the rights to write and to atomics.
@@ -552,11 +584,6 @@ pub trait Endpoint: Send + Sync {
         Via::Device
     }
 
-    /// Sums that threads of the peer make, if the device has such threads.
-    fn sums(&self) -> Option<&dyn Sums> {
-        None
-    }
-
     /// Maps all of the peer's region here, if possible, for loads and stores, and for the processor's atomics if the
     /// mapping says so. After a full fence, stores are visible before operations that are posted to the device later.
     ///
@@ -583,28 +610,6 @@ pub trait Endpoint: Send + Sync {
     /// [`PeerGone`](crate::Error::PeerGone): it is gone. [`PeerReplaced`](crate::Error::PeerReplaced): it has started
     /// another program in its place (exec) without closing the device.
     fn liveness(&self) -> Result<()>;
-}
-
-/// Sums that threads of a peer's process make: an agent, or threads that wait in the library.
-pub trait Sums: Send + Sync {
-    /// Adds `len` bytes of numbers to those at `at`, ordered like an atomic. Nobody else changes these numbers
-    /// meanwhile. The previous numbers go to `old`, unless that is null. Returns `None`, with nothing done, if no
-    /// thread does it.
-    ///
-    /// # Errors
-    /// Remote access error, or the peer is gone.
-    ///
-    /// # Safety
-    /// `values` is readable, and `old` writable if it is not null, for `len` bytes, a multiple of a number's, until the
-    /// operation completes; they do not overlap.
-    unsafe fn add(
-        &self,
-        at: RemoteAddress,
-        number: Number,
-        values: *const u8,
-        old: *mut u8,
-        len: usize,
-    ) -> Result<Option<Ticket>>;
 }
 
 /// Registered memory of this process. Drop deregisters it, and frees it if the device allocated it.

@@ -35,6 +35,11 @@ const fn entry(rank: u32) -> u64 {
     held_by(rank) << NEXT_SHIFT
 }
 
+/// Whether a word may be an accumulate lock.
+pub(super) const fn is_lock(word: u64) -> bool {
+    (word & !RESERVED) >> (2 * NEXT_SHIFT) == 0
+}
+
 /// The rank that a waiting rank depends on: the holder of the lock, or else the next one.
 pub(super) fn awaited(word: u64) -> Option<u32> {
     let (holder, next) = (word & RANK_MASK, word >> NEXT_SHIFT & RANK_MASK);

@@ -29,8 +29,9 @@ const DIVIDED: usize = 1 << 16;
 const TOGETHER: usize = 1024;
 
 impl OnTarget<'_> {
-    /// First updates the elements for single atomics, then the others under the accumulate lock. Different elements of one
-    /// operation are not ordered. An element that occurs several times gets all its operands, in their order.
+    /// Has a thread of the target do the work, or else does it by the device: first updates the elements for single atomics,
+    /// then the others under the accumulate lock. Different elements of one operation are not ordered. An element that
+    /// occurs several times gets all its operands, in their order.
     ///
     /// # Safety
     /// The buffers of `parts` are valid until the operation is complete.
@@ -42,11 +43,34 @@ impl OnTarget<'_> {
         // SAFETY: the caller's promise.
         unsafe {
             match parts.as_block() {
-                Some(block) => self.accumulate_blocks_by_device(place, parts, || iter::once(block)),
-                None if parts.has_overlaps() => self.accumulate_repeated_by_device(place, parts),
-                None => self.accumulate_blocks_by_device(place, parts, || parts.blocks()),
+                Some(block) => self.accumulate_each(place, parts, iter::once(block)),
+                None => self.accumulate_each(place, parts, parts.blocks()),
             }
         }
+    }
+
+    /// # Safety
+    /// As for [`OnTarget::accumulate_by_device`].
+    pub(super) unsafe fn accumulate_each(
+        self,
+        place: &Place<'_>,
+        parts: &LayoutWork<'_>,
+        mut blocks: impl Iterator<Item = ElementBlock>,
+    ) -> Result<Ticket> {
+        // SAFETY: the caller's promise.
+        let (rest, last) = unsafe { self.accumulate_at_target(place, parts, &mut blocks)? };
+        let Some(block) = rest else {
+            return Ok(last);
+        };
+        let rest: Vec<_> = iter::once(block).chain(blocks).collect();
+        // SAFETY: the caller's promise.
+        let posted = unsafe {
+            match have_overlaps(&rest) {
+                true => self.accumulate_repeated_by_device(place, parts, &rest),
+                false => self.accumulate_blocks_by_device(place, parts, &rest),
+            }
+        };
+        Ok(last.max(posted.inspect_err(|_| self.await_end(last))?))
     }
 
     /// # Safety
@@ -56,15 +80,22 @@ impl OnTarget<'_> {
         self,
         place: &Place<'_>,
         parts: &LayoutWork<'_>,
+        blocks: &[ElementBlock],
     ) -> Result<Ticket> {
-        let mut elements = parts.elements().peekable();
+        let extent = parts.ty.extent();
+        let each = |block: &ElementBlock| {
+            let block = *block;
+            (0..block.len)
+                .step_by(extent)
+                .map(move |start| block.part(start, extent))
+        };
+        let mut elements = blocks.iter().flat_map(each).peekable();
         let mut last = Ticket::DONE;
         while elements.peek().is_some() {
             let some = elements.by_ref().take(DIVIDED);
             for list in without_repeats(some, |element| element.target) {
-                let blocks = || list.iter().copied();
                 // SAFETY: the caller's promise.
-                let posted = unsafe { self.accumulate_blocks_by_device(place, parts, blocks) };
+                let posted = unsafe { self.accumulate_blocks_by_device(place, parts, &list) };
                 last = last.max(posted.inspect_err(|_| self.await_end(last))?);
             }
         }
@@ -75,11 +106,11 @@ impl OnTarget<'_> {
     ///
     /// # Safety
     /// As for [`OnTarget::accumulate_by_device`].
-    pub(super) unsafe fn accumulate_blocks_by_device<I: Iterator<Item = ElementBlock>>(
+    unsafe fn accumulate_blocks_by_device(
         self,
         place: &Place<'_>,
         parts: &LayoutWork<'_>,
-        blocks: impl Fn() -> I,
+        blocks: &[ElementBlock],
     ) -> Result<Ticket> {
         let _call = self.window.in_call(self.aim);
         let far = Far {
@@ -89,6 +120,7 @@ impl OnTarget<'_> {
             parts,
         };
         let (lock, widths) = (&place.route.accumulate_lock, place.widths);
+        let blocks = || blocks.iter().copied();
         let is_word = |block: &ElementBlock| parts.is_of_words(block, widths, place.at.address);
         let words = || blocks().filter(is_word);
         let others = || blocks().filter(|block| !is_word(block));
@@ -113,6 +145,18 @@ impl OnTarget<'_> {
         }
         Ok(ticket)
     }
+}
+
+/// Whether blocks overlap at the target.
+fn have_overlaps(blocks: &[ElementBlock]) -> bool {
+    let ends_before = |one: &(i64, i64), next: &(i64, i64)| one.1 <= next.0;
+    let range = |block: &ElementBlock| (block.target, block.target + block.len as i64);
+    if blocks.iter().map(range).is_sorted_by(ends_before) {
+        return false;
+    }
+    let mut ranges: Vec<_> = blocks.iter().map(range).collect();
+    ranges.sort_unstable();
+    !ranges.is_sorted_by(ends_before)
 }
 
 /// Elements of a target's memory that the device accesses, and the work on them.

@@ -10,7 +10,7 @@ use rdma_sys_shim::{Direction, Via, Width};
 use super::PROC_NULL;
 use super::bounds::{byte_len, null_buffer};
 use super::elementwise::{self, Fetching};
-use super::layout_work::{ElementBlock, LayoutWork, without_repeats};
+use super::layout_work::{ElementBlock, LayoutWork};
 use super::post::Poster;
 use super::put_get::{is_in_place, kind};
 use super::spot::Use;
@@ -553,16 +553,11 @@ impl OnTarget<'_> {
         behind_stores();
         let run = Piece::run(0, (work.count * extent) as u64);
         let parts = LayoutWork::of(work, &run);
-        for list in without_repeats(&far, |&&index| places[index].1 as i64) {
-            let block = |&&index: &&usize| {
-                let at = index * extent;
-                ElementBlock::of(at, self.offset(places[index].1).0 as i64, extent)
-            };
-            // SAFETY: the caller's promise, of each element.
-            unsafe {
-                self.accumulate_blocks_by_device(&place, &parts, || list.iter().map(block))?;
-            }
-        }
-        Ok(())
+        let blocks = far.iter().map(|&index| {
+            let at = index * extent;
+            ElementBlock::of(at, self.offset(places[index].1).0 as i64, extent)
+        });
+        // SAFETY: the caller's promise, of each element.
+        unsafe { self.accumulate_each(&place, &parts, blocks) }.map(drop)
     }
 }

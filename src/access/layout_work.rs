@@ -171,29 +171,6 @@ impl<'a> LayoutWork<'a> {
         list.into_iter().flatten().chain(blocks)
     }
 
-    /// Whether blocks overlap at the target.
-    pub(super) fn has_overlaps(&self) -> bool {
-        let ends_before = |one: &(i64, i64), next: &(i64, i64)| one.1 <= next.0;
-        let ranges =
-            || (self.blocks()).map(|block| (block.target, block.target + block.len as i64));
-        if ranges().is_sorted_by(ends_before) {
-            return false;
-        }
-        let mut ranges: Vec<_> = ranges().collect();
-        ranges.sort_unstable();
-        !ranges.is_sorted_by(ends_before)
-    }
-
-    /// Each element, as a block of its own.
-    pub(super) fn elements(&self) -> impl Iterator<Item = ElementBlock> {
-        let extent = self.ty.extent();
-        self.blocks().flat_map(move |block| {
-            (0..block.len)
-                .step_by(extent)
-                .map(move |start| block.part(start, extent))
-        })
-    }
-
     /// The blocks of an index list at the target with contiguous buffers: this case needs few checks.
     fn list_beside_runs(&self) -> Option<impl Iterator<Item = ElementBlock>> {
         let [operands, result, target] = self.layouts;

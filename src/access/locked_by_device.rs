@@ -24,37 +24,12 @@ impl Far<'_> {
         &self,
         blocks: impl Iterator<Item = ElementBlock>,
     ) -> Result<()> {
-        let mut blocks = blocks;
-        let (first, second) = (blocks.next(), blocks.next());
         // SAFETY: the caller's promise.
         unsafe {
-            if let (Some(block), None) = (&first, &second)
-                && self.add_at_target(block)?
-            {
-                return Ok(());
-            }
-            let blocks = first.into_iter().chain(second).chain(blocks);
             match self.parts.overwrites() {
                 true => self.overwrite(blocks),
                 false => self.accumulate_chunks(blocks),
             }
-        }
-    }
-
-    /// Lets threads of the target add a block. False without effect if none of them does it, or the work is not a sum.
-    ///
-    /// # Safety
-    /// As for [`Far::accumulate_under_lock`].
-    unsafe fn add_at_target(&self, block: &ElementBlock) -> Result<bool> {
-        let work = self.parts.work(block);
-        let (Some(sums), Some(number)) = (self.endpoint.sums(), work.summed()) else {
-            return Ok(false);
-        };
-        let (operands, result, len) = (work.operands, work.result, block.len);
-        // SAFETY: the buffers are the caller's promise; under the lock nobody else changes these elements.
-        match unsafe { sums.add(self.place(block), number, operands, result, len)? } {
-            Some(last) => self.patience.release(self.endpoint, last).map(|()| true),
-            None => Ok(false),
         }
     }
 

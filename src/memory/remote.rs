@@ -263,6 +263,11 @@ impl RemoteWord {
         }
     }
 
+    /// Where the device finds it.
+    pub(crate) fn address(&self) -> RemoteAddress {
+        self.address
+    }
+
     /// The word `bytes` bytes after this one.
     pub(crate) fn behind(&self, bytes: u64) -> Self {
         let offset = (self.address.address).wrapping_sub(self.memory.region.address);

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
-use rdma_sys_shim::{BootstrapSegment, Device, LocalRegion};
+use rdma_sys_shim::{BootstrapSegment, Combiner, Device, LocalRegion};
 use transom_launch::Bootstrap;
 
 mod over;
@@ -29,6 +29,7 @@ pub(crate) struct Context {
     pub(crate) fabric: Arc<Fabric>,
     /// If `fabric` does not map memory: the fabric between the ranks of this host, once it is needed.
     host: Mutex<Option<Arc<Fabric>>>,
+    combiner: OnceLock<Arc<dyn Combiner>>,
     pub(crate) abort_words: Arc<AbortWords>,
     /// The rank to check next, if a wait depends on any of many. It begins again at 1 behind the last rank.
     pub(crate) next_looked_at: AtomicU32,
@@ -72,6 +73,7 @@ impl Context {
             abort_words,
             fabric: Arc::new(fabric),
             host: Mutex::default(),
+            combiner: OnceLock::new(),
             next_looked_at: AtomicU32::new(this_rank.rank + 1),
             this_rank,
             last_check: AtomicU32::new(0),
@@ -106,6 +108,12 @@ impl Context {
         &self.fabric.device
     }
 
+    /// What carries out the accumulates of other ranks on the memory of this one. Only the first call has an effect.
+    pub(crate) fn combine_by(&self, combiner: Arc<dyn Combiner>) {
+        let combiner = self.combiner.get_or_init(|| combiner);
+        self.fabric.device.combine_by(combiner.clone());
+    }
+
     /// A fabric that maps memory between the ranks of this host.
     pub(crate) fn open_host_fabric(&self) -> Result<Arc<Fabric>> {
         if self.fabric.maps_memory(self.this_rank.patience)? {
@@ -117,6 +125,9 @@ impl Context {
         }
         let device = start::open("auto", start::Whereabouts::default())?;
         device.cancel_when(self.abort_words.watched());
+        if let Some(combiner) = self.combiner.get() {
+            device.combine_by(combiner.clone());
+        }
         let made = Arc::new(Fabric::new(
             device,
             WORLD,

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::order::{Order, Which};
 use crate::device::batch::{BatchError, StridedBlocks, TransferBatch};
+use crate::device::combine::{Combination, CombinedElements};
 use crate::sharing::{liveness_interval, stretched};
 use crate::{
     Direction, Endpoint, Error, Fetch, Mapping, RemoteAddress, RemoteRegion, Result, Ticket,
@@ -266,6 +267,23 @@ impl Endpoint for AgentAtomicsEndpoint {
         self.post_batch(Which::Atomics, false, |atomics| unsafe {
             atomics.update_batch(width, update, batch)
         })
+    }
+
+    unsafe fn combine(
+        &self,
+        what: Combination,
+        lock: RemoteAddress,
+        at: RemoteAddress,
+        elements: CombinedElements,
+    ) -> Result<(usize, Ticket)> {
+        let _posting = self.turn_to(Which::Atomics)?;
+        // SAFETY: the caller's promise.
+        let (done, ticket) = unsafe { self.atomics.combine(what, lock, at, elements)? };
+        let ticket = match done {
+            0 => ticket,
+            _ => self.order().has_posted(ticket, false),
+        };
+        Ok((done, ticket))
     }
 
     fn store(&self, at: RemoteAddress, old: u64, new: u64) -> Result<Ticket> {

@@ -31,6 +31,7 @@ use address::AgentAtomicsAddress;
 use endpoint::AgentAtomicsEndpoint;
 pub(crate) use setting::AtomicsSetting;
 
+use crate::device::combine::Combiner;
 use crate::provider::JobSecret;
 use crate::tcp::{self, TcpDevice};
 use crate::{Access, Capabilities, Device, Endpoint, LocalRegion, Mapping, Result, Usage};
@@ -153,6 +154,10 @@ impl Device for WithAgentAtomics {
     fn cancel_when(&self, is_aborted: Arc<dyn Fn() -> bool + Send + Sync>) {
         self.data.cancel_when(is_aborted.clone());
         self.atomics.cancel_when(is_aborted);
+    }
+
+    fn combine_by(&self, combiner: Arc<dyn Combiner>) {
+        self.atomics.combine_by(combiner);
     }
 
     /// If either device tells peers that this process leaves, they assume that nothing is under way over the other one.

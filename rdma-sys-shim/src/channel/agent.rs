@@ -36,6 +36,9 @@ const LEAST_PROOF_TIME: Duration = Duration::from_secs(1);
 /// How long nothing is accepted after accepting has failed.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// How long a connection pauses.
+const RETRY: Duration = Duration::from_millis(1);
+
 /// The most events that the agent takes at a time.
 const EVENTS: usize = 64;
 
@@ -165,6 +168,7 @@ impl<S: Serve> ChannelAgent<S> {
             next: FIRST,
             unproven: VecDeque::new(),
             ready: Vec::new(),
+            paused: 0,
             has_left: false,
             paused_until: None,
             spare: spare(),
@@ -248,6 +252,8 @@ pub(crate) enum Next {
     Waits(EventFlags),
     /// It can go on at once, but others are served first.
     Ready,
+    /// It can perhaps go on after [`RETRY`]: it waits for what no event tells.
+    Pauses,
     Ends,
 }
 
@@ -272,6 +278,8 @@ struct Running<S: Serve> {
     unproven: VecDeque<Unproven>,
     /// Connections that can go on without an event.
     ready: Vec<u64>,
+    /// How many of these pause.
+    paused: usize,
     /// Whether peers are being told that this process leaves.
     has_left: bool,
     /// No connection is accepted until then.
@@ -383,6 +391,7 @@ impl<S: Serve> Running<S> {
     fn longest_sleep(&self) -> Option<Duration> {
         let goes_on = !self.ready.is_empty() && !self.lending.is_agent_asleep();
         let limit = match (goes_on, self.unproven.is_empty()) {
+            (true, _) if self.ready.len() == self.paused => Some(RETRY),
             (true, _) => Some(Duration::ZERO),
             (false, false) => Some(LEAST_PROOF_TIME),
             (false, true) => None,
@@ -394,6 +403,7 @@ impl<S: Serve> Running<S> {
     /// Handles the events, and returns how many connections that concerned. `None` if the agent is to end.
     fn take(&mut self, events: &[Event]) -> Option<usize> {
         let mut ready = std::mem::take(&mut self.ready);
+        self.paused = 0;
         for event in events {
             match { event.data }.u64() {
                 LISTENER => self.accept(),
@@ -440,6 +450,7 @@ impl<S: Serve> Running<S> {
     /// Serves connections with requests, and those that can go on. Everything else is left to the agent.
     fn assist(&mut self) -> usize {
         let mut ready = std::mem::take(&mut self.ready);
+        self.paused = 0;
         self.add_requests::<EVENTS_OF_ASSIST>(&mut ready);
         if ready.is_empty() {
             return 0;
@@ -672,8 +683,11 @@ impl<S: Serve> Running<S> {
                     self.end(token, Some(&error.into()));
                 }
             }
-            Ok(Next::Ready) if self.ready.contains(&token) => {}
-            Ok(Next::Ready) => self.ready.push(token),
+            Ok(Next::Ready | Next::Pauses) if self.ready.contains(&token) => {}
+            Ok(next @ (Next::Ready | Next::Pauses)) => {
+                self.ready.push(token);
+                self.paused += usize::from(next == Next::Pauses);
+            }
             Ok(Next::Ends) => self.end(token, None),
             Err(error) => self.end(token, Some(&error)),
         }

@@ -16,17 +16,6 @@ pub enum Number {
 }
 
 impl Number {
-    const ALL: [Self; 4] = [Self::F64, Self::F32, Self::I64, Self::I32];
-
-    /// The inverse of [`Number::code`].
-    pub(crate) fn from_code(code: usize) -> Option<Self> {
-        Self::ALL.get(code).copied()
-    }
-
-    pub(crate) fn code(self) -> usize {
-        self as usize
-    }
-
     /// The size of one number.
     #[must_use]
     pub const fn bytes(self) -> usize {
@@ -50,18 +39,5 @@ impl Number {
                 Self::I32 => add_i32(to, from, count),
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_has_its_code() {
-        for number in Number::ALL {
-            assert_eq!(Number::from_code(number.code()), Some(number));
-        }
-        assert_eq!(Number::from_code(Number::ALL.len()), None);
     }
 }

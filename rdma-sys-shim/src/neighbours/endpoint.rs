@@ -3,9 +3,10 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::device::batch::{BatchError, StridedBlocks, TransferBatch};
+use crate::device::combine::{Combination, CombinedElements};
 use crate::soft::SoftEndpoint;
 use crate::{
-    Device, Direction, Endpoint, Fetch, Mapping, RemoteAddress, RemoteRegion, Result, Sums, Ticket,
+    Device, Direction, Endpoint, Fetch, Mapping, RemoteAddress, RemoteRegion, Result, Ticket,
     Update, Via, Width,
 };
 
@@ -146,6 +147,17 @@ impl Endpoint for MappingEndpoint {
         unsafe { self.by_device()?.update_batch(width, update, batch) }
     }
 
+    unsafe fn combine(
+        &self,
+        what: Combination,
+        lock: RemoteAddress,
+        at: RemoteAddress,
+        elements: CombinedElements,
+    ) -> Result<(usize, Ticket)> {
+        // SAFETY: the caller's promise.
+        unsafe { self.by_device()?.combine(what, lock, at, elements) }
+    }
+
     fn store(&self, at: RemoteAddress, old: u64, new: u64) -> Result<Ticket> {
         self.by_device()?.store(at, old, new)
     }
@@ -173,10 +185,6 @@ impl Endpoint for MappingEndpoint {
 
     fn is_connected(&self) -> bool {
         self.connected.get().is_some()
-    }
-
-    fn sums(&self) -> Option<&dyn Sums> {
-        self.connected.get()?.sums()
     }
 
     fn via(&self, atomics: bool) -> Via {

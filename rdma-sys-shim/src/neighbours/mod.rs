@@ -25,6 +25,7 @@ use address::NeighbourAddress;
 use endpoint::MappingEndpoint;
 pub(crate) use setting::Setting;
 
+use crate::device::combine::Combiner;
 use crate::soft::{SoftDevice, SoftEndpoint};
 use crate::{Access, Capabilities, Device, Endpoint, LocalRegion, Nearest, Result, Usage};
 
@@ -143,6 +144,10 @@ impl Device for WithNeighbours {
 
     fn cancel_when(&self, is_aborted: Arc<dyn Fn() -> bool + Send + Sync>) {
         self.device.cancel_when(is_aborted);
+    }
+
+    fn combine_by(&self, combiner: Arc<dyn Combiner>) {
+        self.device.combine_by(combiner);
     }
 
     fn close(&self) {

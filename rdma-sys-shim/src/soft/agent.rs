@@ -12,7 +12,6 @@
 //! after its own attempt to attach to a peer has failed.
 
 use std::hint::spin_loop;
-use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -24,11 +23,12 @@ use super::segment::{SLOT_BYTES, Segment};
 use super::servers;
 use super::slots::{self, RoundRobin, Slot, Slots};
 use super::table;
+use crate::device::combine::{self, Combination, Combined};
 use crate::guard::{self, AccessFault};
 use crate::memory::copy;
 use crate::signals::without_signals;
 use crate::words::{compare_swap, fetch_add, store};
-use crate::{Error, Number, Result, Width};
+use crate::{Access, Error, RemoteAddress, Result, Width};
 
 /// Unsuccessful checks for requests before an agent sleeps: some microseconds.
 const LOOKS: u32 = 100;
@@ -176,20 +176,24 @@ fn check_and_apply(segment: &Segment, index: usize, slot: &Slot) -> Option<u64> 
             len <= SLOT_BYTES && matches!(width, 1 | 2 | 4 | 8) && len.is_multiple_of(width)
         }
         Operation::Scatter | Operation::Gather => true,
-        Operation::AddNumbers | Operation::FetchAddNumbers => {
-            Number::from_code(width).is_some_and(|number| len.is_multiple_of(number.bytes()))
-                && len <= SLOT_BYTES
-        }
+        Operation::Combine => true,
     };
     if !words || table::allows(segment, rkey, address, len as u64, operation.need()).is_err() {
         return None;
     }
     let at = address as usize as *mut u8;
+    if operation == Operation::Combine {
+        let lock = RemoteAddress {
+            address: first,
+            rkey: second,
+        };
+        return combine(segment, index, (at, len), lock).map(|()| 0);
+    }
     let data = request::data(segment, index, operation, len);
     // SAFETY: the range was just found in the table of registered memory that this process alone writes. The region's
     // owner promised (`Device::register`) that peers, for whom this thread acts, may access it. `servers::serve` keeps
-    // the region from being withdrawn meanwhile. If the memory is no longer mapped, the guard ends the access; a copy,
-    // sum or atomic of a slot's length holds no lock or value to drop. The slot's data is shared memory of the segment.
+    // the region from being withdrawn meanwhile. If the memory is no longer mapped, the guard ends the access; a copy
+    // or atomic of a slot's length holds no lock or value to drop. The slot's data is shared memory of the segment.
     let old = unsafe {
         guard::guarded(at, len, || {
             apply(operation, at, width, len, [first, second], data)
@@ -207,6 +211,51 @@ fn check_and_apply(segment: &Segment, index: usize, slot: &Slot) -> Option<u64> 
         Operation::Write | Operation::Read => slot.operands[0].load(Ordering::Relaxed),
         _ => old,
     })
+}
+
+/// Carries out an accumulate on `len` bytes at `at`, which the table allows. As for [`carry_out`]; if it was locked out, the
+/// slot says so.
+fn combine(
+    segment: &Segment,
+    index: usize,
+    (at, len): (*mut u8, usize),
+    lock: RemoteAddress,
+) -> Option<()> {
+    let slot = segment.slot(index);
+    let what = Combination::decode(slot.width.load(Ordering::Relaxed).to_ne_bytes())?;
+    let combiner = segment.combiner.get()?;
+    let element = combiner.element(what)?;
+    let count = element.count(len as u64)?;
+    let sent = what.sent(&element).checked_mul(count)?;
+    let bytes = what
+        .fetched(&element)
+        .checked_mul(count)?
+        .checked_add(sent)?;
+    let allows =
+        |rkey, address, len| table::allows(segment, rkey, address, len, Access::ATOMIC).is_ok();
+    let address = at.addr() as u64;
+    let may = match combiner.needs_lock(what, address) {
+        true => lock.address.is_multiple_of(8) && allows(lock.rkey, lock.address, 8),
+        false => allows(slot.rkey.load(Ordering::Relaxed), address, len as u64),
+    };
+    if bytes > SLOT_BYTES || !may {
+        return None;
+    }
+    let data = segment.slot_data(index);
+    let lock = lock.address as usize as *mut u8;
+    // SAFETY: as in `check_and_apply`, for both places. What is sent and fetched is in the slot's data.
+    let combined =
+        unsafe { combine::carry_out(combiner, what, lock, (at, count, len), data, data.add(sent)) };
+    slot.width.store(
+        match combined {
+            Combined::Done => return Some(()),
+            Combined::Busy => request::LOCKED_OUT,
+            Combined::Faulted => request::FAULTED,
+            Combined::NotALock => 0,
+        },
+        Ordering::Relaxed,
+    );
+    None
 }
 
 /// Carries out one operation on `len` bytes at `at`. `data` holds the bytes to write, or receives the bytes read.
@@ -250,18 +299,6 @@ pub(crate) unsafe fn apply(
         Operation::FetchAdd => unsafe { fetch_add(at, width, first) },
         // SAFETY: the caller's promise.
         Operation::CompareSwap => unsafe { compare_swap(at, width, first, second) },
-        // SAFETY: the caller's promise.
-        Operation::AddNumbers => unsafe {
-            let number = Number::from_code(width)?;
-            number.add(at, data, len / number.bytes());
-            Some(0)
-        },
-        Operation::FetchAddNumbers => {
-            let number = Number::from_code(width)?;
-            // SAFETY: the caller's promise.
-            unsafe { fetch_add_numbers(number, at, data, len) };
-            Some(0)
-        }
         // SAFETY: the caller's promise, for each word.
         Operation::AddEach => each(&|at, value| unsafe { fetch_add(at, width, value) }),
         Operation::Scatter | Operation::Gather => {
@@ -269,27 +306,9 @@ pub(crate) unsafe fn apply(
             let applied = unsafe { iovec::apply(operation, at, len as u64, width, data) };
             applied.map(|()| 0)
         }
+        // It is more than an operation on memory: see `combine`.
+        Operation::Combine => None,
         // SAFETY: the caller's promise, for each word.
         Operation::StoreEach => each(&|at, value| unsafe { store(at, width, value) }),
-    }
-}
-
-/// Adds the numbers in `data` to those at `at`, and puts the previous numbers into `data`.
-///
-/// # Safety
-/// `at` and `data` are valid for `len` bytes, and all other accesses to those at `at` meanwhile only read.
-unsafe fn fetch_add_numbers(number: Number, at: *mut u8, data: *mut u8, len: usize) {
-    const CHUNK: usize = 1 << 10;
-    let mut old = MaybeUninit::<[u64; CHUNK / 8]>::uninit();
-    let old = old.as_mut_ptr().cast::<u8>();
-    for start in (0..len).step_by(CHUNK) {
-        let len = CHUNK.min(len - start);
-        let (at, data) = (at.wrapping_add(start), data.wrapping_add(start));
-        // SAFETY: parts of what the caller promises, and no more than a chunk.
-        unsafe {
-            copy(old, at, len);
-            number.add(at, data, len / number.bytes());
-            copy(data, old, len);
-        }
     }
 }

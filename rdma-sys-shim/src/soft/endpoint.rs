@@ -20,10 +20,11 @@ use super::select::{self, Path, Shape, Way};
 use super::{agent, attached, table};
 use crate::cross_memory::Stopped;
 use crate::device::batch::{BatchError, StridedBlocks, TransferBatch};
-use crate::memory::Rows;
+use crate::device::combine::{Combination, CombinedElements, ElementRuns, GivenCombiner};
+use crate::memory::{Rows, copy};
 use crate::{
-    Access, Direction, Endpoint, Error, Fetch, Mapping, Number, RemoteAddress, RemoteRegion,
-    Result, Sums, Ticket, Update, Via, Width,
+    Access, Direction, Endpoint, Error, Fetch, Mapping, RemoteAddress, RemoteRegion, Result,
+    Ticket, Update, Via, Width,
 };
 
 pub(crate) struct SoftEndpoint {
@@ -31,6 +32,8 @@ pub(crate) struct SoftEndpoint {
     segment: Arc<Segment>,
     path: Path,
     options: Options,
+    /// Tells how elements lie, here as at the peer.
+    combiner: GivenCombiner,
     assist: AssistState,
 }
 
@@ -38,6 +41,7 @@ impl SoftEndpoint {
     pub(crate) fn to_self(peer: PeerProcess, segment: Arc<Segment>, options: Options) -> Self {
         Self {
             peer,
+            combiner: segment.combiner.clone(),
             segment,
             path: Path::Direct,
             options,
@@ -45,7 +49,12 @@ impl SoftEndpoint {
         }
     }
 
-    pub(crate) fn to_peer(peer: PeerProcess, segment: Segment, options: Options) -> Result<Self> {
+    pub(crate) fn to_peer(
+        peer: PeerProcess,
+        segment: Segment,
+        options: Options,
+        combiner: GivenCombiner,
+    ) -> Result<Self> {
         let path = match peer.try_reach() {
             Ok(()) if options.cross_memory => Path::CrossMemory,
             Ok(()) => Path::Agent,
@@ -63,6 +72,7 @@ impl SoftEndpoint {
             segment: Arc::new(segment),
             path,
             options,
+            combiner,
             assist: AssistState::default(),
         })
     }
@@ -157,7 +167,7 @@ impl SoftEndpoint {
     }
 
     fn way(&self, shape: Shape, len: usize) -> Way {
-        select::way(self.path, len, || {
+        select::way(self.path, shape, len, || {
             self.options.assist && self.assist.poll(&self.segment, shape.parts())
         })
     }
@@ -274,6 +284,55 @@ impl SoftEndpoint {
         Ok(inside.then_some((mapping, there)))
     }
 
+    /// Asks a thread of the peer to carry out an accumulate that fits into a slot. False if none did, or another process
+    /// has the lock.
+    ///
+    /// # Safety
+    /// As for [`Endpoint::combine`].
+    unsafe fn combine_part(
+        &self,
+        way: Way,
+        (what, element): (Combination, ElementRuns),
+        lock: RemoteAddress,
+        at: RemoteAddress,
+        elements: CombinedElements,
+    ) -> Result<bool> {
+        let request = Request {
+            operands: [lock.address, lock.rkey],
+            width: u32::from_ne_bytes(what.encode()),
+            ..Request::of(Operation::Combine, 0, at, 0, element.span(elements.count))
+        };
+        let segment = &*self.segment;
+        let (sent, fetched) = (
+            elements.sent(what, element),
+            elements.fetched(what, element),
+        );
+        let fill = |slot| {
+            let mut to = segment.slot_data(slot);
+            for (from, len) in sent.clone() {
+                // SAFETY: the caller's promise; the slot is claimed, and has room for what is sent and fetched.
+                unsafe { copy(to, from, len) };
+                to = to.wrapping_add(len);
+            }
+            request.sign(segment, slot);
+        };
+        let take = |slot| {
+            let skip = elements.count * what.sent(&element);
+            let mut from = segment.slot_data(slot).wrapping_add(skip);
+            for (to, len) in fetched {
+                // SAFETY: the caller's promise; the slot is answered.
+                unsafe { copy(to, from, len) };
+                from = from.wrapping_add(len);
+            }
+        };
+        match way {
+            Way::Assist => {
+                (self.assist).ask_with((segment, &self.peer), Shape::Combined, fill, take)
+            }
+            _ => Ok(request.ask_with(segment, &self.peer, fill, take)?.is_some()),
+        }
+    }
+
     fn misaligned(&self, operation: Operation, at: RemoteAddress, width: Width) -> Error {
         let reason = "the word is not aligned to its size";
         self.peer
@@ -327,10 +386,7 @@ impl Endpoint for SoftEndpoint {
             let (send, receive) = operation.buffers(local);
             let there = (&*self.segment, &self.peer);
             // SAFETY: the caller's promise.
-            let is_done = unsafe {
-                self.assist
-                    .ask_for_one(there, request, Shape::Run, send, receive)?
-            };
+            let is_done = unsafe { self.assist.ask_for_one(there, request, send, receive)? };
             if is_done {
                 return Ok(Ticket::DONE);
             }
@@ -448,6 +504,46 @@ impl Endpoint for SoftEndpoint {
         Ok(Ticket::DONE)
     }
 
+    unsafe fn combine(
+        &self,
+        what: Combination,
+        lock: RemoteAddress,
+        at: RemoteAddress,
+        elements: CombinedElements,
+    ) -> Result<(usize, Ticket)> {
+        let (mut done, count) = (0, elements.count);
+        let known = self.combiner.get().and_then(|combiner| {
+            let needs_lock = combiner.needs_lock(what, at.address);
+            Some((needs_lock, combiner.element(what)?))
+        });
+        let Some((needs_lock, element)) = known else {
+            return Ok((done, Ticket::DONE));
+        };
+        let way = match needs_lock {
+            true => self.way(Shape::Combined, element.span(count)),
+            // The agent has all atomics.
+            false if self.path != Path::Direct => Way::Agent,
+            false => Way::Own,
+        };
+        if !matches!(way, Way::Agent | Way::Assist) {
+            return Ok((done, Ticket::DONE));
+        }
+        self.check(at, element.span(count) as u64, Operation::Combine)?;
+        let each = what.sent(&element) + what.fetched(&element);
+        while done < count {
+            let some = (count - done).min(select::OF_AGENT.run / each);
+            let part = elements.part(element, done, some);
+            let at = at.moved((done * element.extent) as i64);
+            // SAFETY: the caller's promise, of a part.
+            let is_done = unsafe { self.combine_part(way, (what, element), lock, at, part)? };
+            if !is_done {
+                break;
+            }
+            done += some;
+        }
+        Ok((done, Ticket::DONE))
+    }
+
     fn store(&self, at: RemoteAddress, _old: u64, new: u64) -> Result<Ticket> {
         let value = new.to_ne_bytes();
         // SAFETY: a local that outlives the operation, which is complete on return.
@@ -466,10 +562,6 @@ impl Endpoint for SoftEndpoint {
         // If the region is gone, the operation reports it.
         table::look_up(&self.segment, region.rkey)
             .is_none_or(|found| found.len == 0 || found.access.allows(Access::ATOMIC))
-    }
-
-    fn sums(&self) -> Option<&dyn Sums> {
-        Some(self)
     }
 
     fn map(&self, region: &RemoteRegion) -> Result<Option<Mapping>> {
@@ -533,39 +625,5 @@ impl Endpoint for SoftEndpoint {
             true => Err(Error::PeerClosed { pid, host }),
             false => self.peer.liveness(),
         }
-    }
-}
-
-impl Sums for SoftEndpoint {
-    unsafe fn add(
-        &self,
-        at: RemoteAddress,
-        number: Number,
-        values: *const u8,
-        old: *mut u8,
-        len: usize,
-    ) -> Result<Option<Ticket>> {
-        let need = Operation::AddNumbers.need();
-        let may_ask = self.path == Path::CrossMemory
-            && table::allows(&self.segment, at.rkey, at.address, len as u64, need).is_ok()
-            && self.way(Shape::Sum, len) == Way::Assist;
-        if !may_ask {
-            return Ok(None);
-        }
-        let operation = match old.is_null() {
-            true => Operation::AddNumbers,
-            false => Operation::FetchAddNumbers,
-        };
-        let request = Request {
-            width: number.code() as u32,
-            ..Request::of(operation, 0, at, 0, len)
-        };
-        let there = (&*self.segment, &self.peer);
-        // SAFETY: the caller's promise.
-        let is_done = unsafe {
-            self.assist
-                .ask_for_one(there, request, Shape::Sum, values, old)?
-        };
-        Ok(is_done.then_some(Ticket::DONE))
     }
 }

@@ -2,6 +2,7 @@
 //! cannot access memory that the other process has not registered.
 
 use std::ptr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
@@ -11,10 +12,11 @@ use super::segment::Segment;
 use super::slots::{self, Offered, SLOTS, Slots, Unanswered};
 use super::{BootstrapSegment, DEVICE, Options, SoftDevice, table};
 use crate::assist::Assist;
+use crate::device::combine::triple_and_add::TripleAndAdd;
 use crate::primitive::milliseconds;
-use crate::{Access, Device as _, Direction, RemoteAddress};
+use crate::{Access, Combination, Device as _, Direction, Operands, RemoteAddress};
 
-const OPERATIONS: [Operation; 10] = [
+const OPERATIONS: [Operation; 9] = [
     Operation::Write,
     Operation::Read,
     Operation::FetchAdd,
@@ -23,9 +25,16 @@ const OPERATIONS: [Operation; 10] = [
     Operation::StoreEach,
     Operation::Scatter,
     Operation::Gather,
-    Operation::AddNumbers,
-    Operation::FetchAddNumbers,
+    Operation::Combine,
 ];
+
+const COMBINED: Combination = Combination {
+    operation: 0,
+    ty: 0,
+    atomics: 1,
+    operands: Operands::One,
+    fetches: true,
+};
 
 /// A device, and its segment as an attacker has opened it.
 struct Victim {
@@ -36,6 +45,7 @@ struct Victim {
 impl Victim {
     fn new(options: &str) -> Self {
         let device = SoftDevice::open(Options::parse(options).unwrap(), None).unwrap();
+        device.combine_by(Arc::new(TripleAndAdd));
         let (own, segment) = (device.own.id, &device.own.address.segment);
         let (segment, _) = Segment::open(DEVICE, own, segment).unwrap();
         Self { device, segment }
@@ -63,11 +73,15 @@ impl Victim {
     fn request(operation: Operation, at: RemoteAddress, len: usize) -> Request {
         let width = match operation {
             Operation::Scatter | Operation::Gather => 1,
-            Operation::AddNumbers | Operation::FetchAddNumbers => crate::Number::I64.code(),
+            Operation::Combine => u32::from_ne_bytes(COMBINED.encode()) as usize,
             _ => 8,
         };
         Request {
-            operands: [1, 1],
+            // For an accumulate, the lock, which it does not take.
+            operands: match operation {
+                Operation::Combine => [at.address, at.rkey],
+                _ => [1, 1],
+            },
             ..Request::of(operation, width, at, 0, len)
         }
     }
@@ -176,7 +190,11 @@ fn an_entry_that_was_changed_gives_no_more_rights_and_takes_none() {
         assert!(!victim.agent_obeys(operation, at, 8), "{operation:?}");
         assert!(!victim.assist_obeys(operation, at, 8), "{operation:?}");
         secret.check();
-        let may = Operation::need(operation);
+        let may = match operation {
+            // This one does not use the lock.
+            Operation::Combine => Access::ATOMIC,
+            other => other.need(),
+        };
         let obeys = victim.assist_obeys(operation, remote.at(0), 8);
         // Others have no atomics on memory that they cannot map.
         let granted = Access::ALL.without(Access::ATOMIC);

@@ -43,6 +43,7 @@ use table::RegionTable;
 
 use crate::cross_memory;
 use crate::device::cancellation::{Cancellation, IsAborted};
+use crate::device::combine::Combiner;
 use crate::provider::{self, DeviceInfo, Provider, Surroundings};
 use crate::system::{HostIdentity, random};
 use crate::{
@@ -208,7 +209,9 @@ impl SoftDevice {
         }
         own.address.must_share_host_with(address)?;
         let (segment, peer) = Segment::open(DEVICE, own.id, &address.segment)?;
-        let endpoint = SoftEndpoint::to_peer(peer.until(&own.cancellation), segment, own.options)?;
+        let peer = peer.until(&own.cancellation);
+        let combiner = own.segment.combiner.clone();
+        let endpoint = SoftEndpoint::to_peer(peer, segment, own.options, combiner)?;
         if !endpoint.attaches() {
             // A restriction on this process's access probably also applies to the peer's access.
             own.attach.store(false, Ordering::Relaxed);
@@ -260,6 +263,10 @@ impl Device for SoftDevice {
 
     fn cancel_when(&self, is_aborted: IsAborted) {
         self.own.cancellation.when(is_aborted);
+    }
+
+    fn combine_by(&self, combiner: Arc<dyn Combiner>) {
+        self.own.segment.combiner.give(combiner);
     }
 
     /// Every operation is complete when its call returns.

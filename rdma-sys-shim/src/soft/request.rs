@@ -26,10 +26,9 @@ pub(crate) enum Operation {
     /// of bytes that contains them.
     Scatter = 7,
     Gather = 8,
-    /// Adds numbers that nobody else changes meanwhile; `width` gives their type.
-    AddNumbers = 9,
-    /// As `AddNumbers`, and answers with their previous values.
-    FetchAddNumbers = 10,
+    /// An accumulate, which `width` describes; `len` is that of the elements in memory. The operands are the address and
+    /// the key of the lock. The data of the slot is what is sent, and behind it what is fetched.
+    Combine = 9,
 }
 
 impl From<Direction> for Operation {
@@ -52,8 +51,7 @@ impl Operation {
             Self::StoreEach,
             Self::Scatter,
             Self::Gather,
-            Self::AddNumbers,
-            Self::FetchAddNumbers,
+            Self::Combine,
         ]
         .into_iter()
         .find(|operation| *operation as u32 == code)
@@ -64,7 +62,8 @@ impl Operation {
         match self {
             Self::Write | Self::Scatter => Access::WRITE,
             Self::Read | Self::Gather => Access::READ,
-            Self::AddNumbers | Self::FetchAddNumbers => Access::READ.and(Access::WRITE),
+            // Elements that are updated without a lock need atomics, too.
+            Self::Combine => Access::READ.and(Access::WRITE),
             Self::FetchAdd | Self::CompareSwap | Self::AddEach | Self::StoreEach => Access::ATOMIC,
         }
     }
@@ -83,7 +82,7 @@ impl Operation {
             Self::Read | Self::Gather => "read",
             Self::FetchAdd => "fetch_add",
             Self::CompareSwap => "compare_swap",
-            Self::AddNumbers | Self::FetchAddNumbers => "add",
+            Self::Combine => "accumulate",
             Self::AddEach => "atomic add",
             Self::StoreEach => "atomic store",
         }
@@ -92,6 +91,8 @@ impl Operation {
 
 /// The `width` of a request that was refused because its memory is no longer mapped with the necessary right.
 pub(super) const FAULTED: u32 = u32::MAX;
+/// The `width` of an accumulate with which nothing was done because another process has the lock.
+pub(super) const LOCKED_OUT: u32 = u32::MAX - 1;
 /// The reason in errors about such memory, on either side.
 pub(super) const TAKEN_AWAY: &str = "the memory is no longer mapped there with this right";
 
@@ -148,7 +149,8 @@ impl Request {
         self.ask_with(segment, peer, fill, take)
     }
 
-    /// As [`ask`](Self::ask). `fill` writes the request into a claimed slot, and `take` copies the answer.
+    /// As [`ask`](Self::ask). `fill` writes the request into a claimed slot, and `take` copies the answer. `None` also if
+    /// an accumulate was locked out.
     pub(super) fn ask_with(
         &self,
         segment: &Segment,
@@ -166,14 +168,13 @@ impl Request {
         if answer.is_some() {
             take(index);
         }
-        let reason = match segment.slot(index).width.load(Ordering::Relaxed) {
-            FAULTED => TAKEN_AWAY,
-            _ => "the target refused it",
-        };
+        let said = segment.slot(index).width.load(Ordering::Relaxed);
         slots::give_back(segment.slot(index));
-        match answer {
-            Some(old) => Ok(Some(old)),
-            None => Err(self.refused(peer, reason)),
+        match (answer, said) {
+            (Some(old), _) => Ok(Some(old)),
+            (None, LOCKED_OUT) => Ok(None),
+            (None, FAULTED) => Err(self.refused(peer, TAKEN_AWAY)),
+            (None, _) => Err(self.refused(peer, "the target refused it")),
         }
     }
 

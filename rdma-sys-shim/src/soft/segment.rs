@@ -24,6 +24,7 @@ use super::peer::{self, Nonce, PeerProcess};
 use super::process::ProcessId;
 use super::slots::{AssistWords, Bell, SLOTS, Slot, Slots};
 use super::sub_allocator::{SubAllocation, SubAllocator};
+use crate::device::combine::GivenCombiner;
 use crate::system::is_shortage;
 use crate::{Error, Result};
 
@@ -109,6 +110,8 @@ pub(crate) struct Segment {
     vacancy: Mutex<Vacancy>,
     /// The regions of our own segment; `None` for a peer's.
     own_table: Option<OwnTable>,
+    /// Carries out the accumulates of peers, if the segment is our own.
+    pub(super) combiner: GivenCombiner,
     /// Open if the segment is our own: the lock on it shows peers that the process runs.
     _file: Option<File>,
 }
@@ -196,6 +199,7 @@ impl Segment {
                 pieces: SubAllocator::new(PIECES_BYTES),
             }),
             own_table: Some(OwnTable::new()),
+            combiner: GivenCombiner::default(),
             _file: Some(file),
         };
         let header = segment.header();
@@ -271,6 +275,7 @@ impl Segment {
             id: published.file,
             vacancy: Mutex::default(),
             own_table: None,
+            combiner: GivenCombiner::default(),
             _file: None,
         };
         memory_file::mark_foreign(&segment.map);

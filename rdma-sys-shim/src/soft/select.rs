@@ -23,8 +23,8 @@ pub(super) enum Shape {
     Run,
     /// This many pieces, each contiguous.
     List(usize),
-    /// Numbers to add to those at the target.
-    Sum,
+    /// Operands of an accumulate under a lock.
+    Combined,
 }
 
 /// Who moves the data.
@@ -39,8 +39,8 @@ pub(super) enum Way {
     Agent,
 }
 
-/// The longest runs, list pieces and sums that use assist. For longer ones, the kernel is faster between distant
-/// processors, although it takes a third of a microsecond for each piece, and two calls for each sum.
+/// The longest runs and list pieces that use assist. For longer ones, the kernel is faster between distant processors,
+/// although it takes a third of a microsecond for each piece. An accumulate would take two calls of the kernel.
 const LONGEST_BY_ASSIST: usize = 1 << 10;
 
 /// After this many parts by the kernel, a sleeping thread of the target is called. Waking it takes as long as two or
@@ -53,14 +53,14 @@ impl Shape {
         match self {
             Self::Run => 1,
             Self::List(count) => count.min(WORTH_A_CALL as usize) as u32,
-            Self::Sum => 2,
+            Self::Combined => 2,
         }
     }
 
     /// How long a request waits for a thread that promised to serve; longer if the kernel would take much longer.
     pub(super) const fn patience(self) -> Duration {
         match self {
-            Self::Run | Self::Sum => Duration::from_micros(3),
+            Self::Run | Self::Combined => Duration::from_micros(3),
             Self::List(_) => Duration::from_micros(24),
         }
     }
@@ -68,11 +68,12 @@ impl Shape {
 
 /// The way for `len` bytes, or for pieces of at most `len` bytes. `polls`: whether a thread of the target polls for
 /// requests.
-pub(super) fn way(path: Path, len: usize, polls: impl FnOnce() -> bool) -> Way {
+pub(super) fn way(path: Path, shape: Shape, len: usize, polls: impl FnOnce() -> bool) -> Way {
+    let is_short = shape == Shape::Combined || len <= LONGEST_BY_ASSIST;
     match path {
         Path::Direct => Way::Own,
         Path::Agent => Way::Agent,
-        Path::CrossMemory if len <= LONGEST_BY_ASSIST && polls() => Way::Assist,
+        Path::CrossMemory if is_short && polls() => Way::Assist,
         Path::CrossMemory => Way::Kernel,
     }
 }
@@ -86,7 +87,7 @@ pub(super) struct RequestSize {
     pub(super) list: usize,
 }
 
-/// Small, so that the target serves one request while the origin fills the next. Each run or sum by assist is one
+/// Small, so that the target serves one request while the origin fills the next. Each run by assist is one
 /// request.
 pub(super) const OF_ASSIST: RequestSize = RequestSize {
     run: LONGEST_BY_ASSIST,
@@ -163,8 +164,8 @@ mod tests {
     }
 
     /// The lengths that `way` treats alike, each with the way that it says: the first of them, up to 1 MiB.
-    fn ways(path: Path, polls: bool) -> Vec<(usize, Way)> {
-        let all = (1..=1 << 20).map(|len| (len, way(path, len, || polls)));
+    fn ways(path: Path, shape: Shape, polls: bool) -> Vec<(usize, Way)> {
+        let all = (1..=1 << 20).map(|len| (len, way(path, shape, len, || polls)));
         let mut found: Vec<(usize, Way)> = Vec::new();
         for (len, way) in all {
             if found.last().is_none_or(|&(_, last)| last != way) {
@@ -180,8 +181,7 @@ mod tests {
             (Way::Assist, _) => "assist",
             (Way::Kernel, Shape::Run) => "the kernel",
             (Way::Kernel, Shape::List(_)) => "the kernel, by lists",
-            (Way::Kernel, Shape::Sum) => "the kernel reads and writes, the origin adds",
-            (Way::Agent, Shape::Sum) => "the agent reads and writes, the origin adds",
+            (Way::Kernel, Shape::Combined) => "the kernel reads and writes, the origin combines",
             (Way::Agent, _) => "the agent",
         }
     }
@@ -191,20 +191,22 @@ mod tests {
         let shapes = [
             (Shape::Run, "a run"),
             (Shape::List(100), "pieces, each"),
-            (Shape::Sum, "a sum of numbers"),
+            (Shape::Combined, "an accumulate"),
         ];
         let mut rows = vec![
             "| what | a thread of the target polls | none does | without cross-memory attach |"
                 .to_owned(),
             "|---|---|---|---|".to_owned(),
         ];
-        let polled = ways(Path::CrossMemory, true);
-        let (others, agent) = (ways(Path::CrossMemory, false), ways(Path::Agent, true));
-        assert_eq!((others.len(), agent.len()), (1, 1));
         for (shape, what) in shapes {
+            let polled = ways(Path::CrossMemory, shape, true);
+            let others = ways(Path::CrossMemory, shape, false);
+            let agent = ways(Path::Agent, shape, true);
+            assert_eq!((others.len(), agent.len()), (1, 1));
             for (index, &(from, way)) in polled.iter().enumerate() {
                 let lengths = match polled.get(index + 1) {
                     Some(&(next, _)) => format!("of up to {}", bytes(next - 1)),
+                    None if from == 1 => "of any length".to_owned(),
                     None => format!("of more than {}", bytes(from - 1)),
                 };
                 rows.push(format!(
@@ -235,7 +237,7 @@ mod tests {
     #[test]
     fn our_own_memory_is_nobodys_else() {
         let asks = || panic!("nobody is asked");
-        assert_eq!(way(Path::Direct, 8, asks), Way::Own);
+        assert_eq!(way(Path::Direct, Shape::Run, 8, asks), Way::Own);
     }
 
     /// The course of a run of `len` bytes whose destination lies `behind` the source in its page.

@@ -13,10 +13,8 @@ use super::regions::Keys;
 use crate::channel::Stream;
 use crate::device::batch::{BatchError, LocalPiece, TransferBatch, post_each};
 use crate::device::cancellation::Cancellation;
-use crate::{
-    Direction, Endpoint, Error, Fetch, Number, RemoteAddress, Result, Sums, Ticket, Update, Via,
-    Width,
-};
+use crate::device::combine::{Combination, CombinedElements, GivenCombiner};
+use crate::{Direction, Endpoint, Error, Fetch, RemoteAddress, Result, Ticket, Update, Via, Width};
 
 pub(super) struct TcpEndpoint {
     peer: Arc<Peer>,
@@ -26,12 +24,20 @@ pub(super) struct TcpEndpoint {
     /// The device that makes the keys of the peer's regions.
     keys: Keys,
     cancellation: Cancellation,
+    /// Tells how elements lie, here as at the peer.
+    combiner: GivenCombiner,
     /// The number of this process: a forked child sends nothing.
     pid: u32,
 }
 
 impl TcpEndpoint {
-    pub(super) fn new(peer: Peer, stream: Stream, keys: Keys, cancellation: Cancellation) -> Self {
+    pub(super) fn new(
+        peer: Peer,
+        stream: Stream,
+        keys: Keys,
+        cancellation: Cancellation,
+        combiner: GivenCombiner,
+    ) -> Self {
         let peer = Arc::new(peer);
         let stream = Arc::new(stream);
         Self {
@@ -39,6 +45,7 @@ impl TcpEndpoint {
             peer,
             keys,
             cancellation,
+            combiner,
             done: AtomicU64::new(0),
             pid: std::process::id(),
         }
@@ -170,11 +177,10 @@ impl TcpEndpoint {
 
     fn request(&self, kind: Kind, width: Width, at: RemoteAddress, len: usize) -> Request {
         Request {
-            kind,
             width,
             at,
             len: len as u64,
-            operands: [0; 2],
+            ..Request::of(kind)
         }
     }
 
@@ -317,6 +323,30 @@ impl Endpoint for TcpEndpoint {
         })
     }
 
+    unsafe fn combine(
+        &self,
+        what: Combination,
+        lock: RemoteAddress,
+        at: RemoteAddress,
+        elements: CombinedElements,
+    ) -> Result<(usize, Ticket)> {
+        let known = (self.combiner.get()).and_then(|combiner| combiner.element(what));
+        let Some(element) = known else {
+            return Ok((0, Ticket::DONE));
+        };
+        let request = Request {
+            what,
+            operands: [lock.address, lock.rkey],
+            ..self.request(Kind::Combine, Width::W8, at, element.span(elements.count))
+        };
+        let sources = (elements.sent(what, element)).map(|(base, len)| Source { base, len });
+        let parts = elements.fetched(what, element);
+        let destinations = parts.map(|(to, len)| Destination::Data { to, len });
+        // SAFETY: the caller's promise. As with `fetch`, many are collected.
+        let ticket = unsafe { self.post(&request, sources, destinations, false)? };
+        Ok((elements.count, ticket))
+    }
+
     fn store(&self, at: RemoteAddress, _: u64, new: u64) -> Result<Ticket> {
         let width = Width::W8;
         let request = Request {
@@ -352,10 +382,6 @@ impl Endpoint for TcpEndpoint {
         Some(self.peer.host.clone())
     }
 
-    fn sums(&self) -> Option<&dyn Sums> {
-        Some(self)
-    }
-
     fn via(&self, _: bool) -> Via {
         Via::Agent
     }
@@ -366,29 +392,5 @@ impl Endpoint for TcpEndpoint {
         let _ = self.is_sound(&mut origin);
         origin.ask();
         (self.peer.status).liveness(self.peer.pid, &self.peer.host)
-    }
-}
-
-impl Sums for TcpEndpoint {
-    unsafe fn add(
-        &self,
-        at: RemoteAddress,
-        number: Number,
-        values: *const u8,
-        old: *mut u8,
-        len: usize,
-    ) -> Result<Option<Ticket>> {
-        let kind = match old.is_null() {
-            true => Kind::AddNumbers,
-            false => Kind::FetchAddNumbers,
-        };
-        let request = Request {
-            operands: [number.code() as u64, 0],
-            ..self.request(kind, Width::W8, at, len)
-        };
-        let source = Source { base: values, len };
-        let destination = (!old.is_null()).then_some(Destination::Data { to: old, len });
-        // SAFETY: the caller's promise.
-        unsafe { self.post(&request, Some(source), destination, false) }.map(Some)
     }
 }

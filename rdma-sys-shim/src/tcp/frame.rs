@@ -1,7 +1,8 @@
 //! What travels over a connection: requests of an origin to a target, and the target's answers. Bytes in, values out.
 
+use crate::device::combine::{Combination, Operands};
 use crate::fields::Fields;
-use crate::{Access, Error, Number, RemoteAddress, Width};
+use crate::{Access, Error, RemoteAddress, Width};
 
 /// The requests to a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,11 +21,9 @@ pub(super) enum Kind {
     AddEach,
     /// Store each of the words that follow.
     StoreEach,
-    /// Add each of the numbers that follow to the corresponding number. The first operand gives their type. Nobody else
-    /// changes them meanwhile.
-    AddNumbers,
-    /// As `AddNumbers`, and answer with the previous numbers.
-    FetchAddNumbers,
+    /// An accumulate. `what` tells whether operands follow, and whether the answer has the previous elements. `len` is
+    /// that of the elements in memory. The operands are the address and the key of the lock.
+    Combine,
     /// Expect no further request: the origin no longer needs the connection.
     Disconnect,
     /// As `Disconnect`; also, the origin's process leaves the job in good order.
@@ -32,7 +31,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 10] = [
         Self::Write,
         Self::Read,
         Self::FetchAdd,
@@ -40,8 +39,7 @@ impl Kind {
         Self::Store,
         Self::AddEach,
         Self::StoreEach,
-        Self::AddNumbers,
-        Self::FetchAddNumbers,
+        Self::Combine,
         Self::Disconnect,
         Self::Leave,
     ];
@@ -51,7 +49,6 @@ impl Kind {
         match self {
             Self::Write => Access::WRITE,
             Self::Read => Access::READ,
-            Self::AddNumbers | Self::FetchAddNumbers => Access::READ.and(Access::WRITE),
             _ => Access::ATOMIC,
         }
     }
@@ -65,7 +62,7 @@ impl Kind {
             Self::Store => "store",
             Self::AddEach => "update_each (add)",
             Self::StoreEach => "update_each (store)",
-            Self::AddNumbers | Self::FetchAddNumbers => "sum",
+            Self::Combine => "accumulate",
             Self::Disconnect => "disconnect",
             Self::Leave => "leave",
         }
@@ -73,15 +70,7 @@ impl Kind {
 
     /// Whether `len` bytes follow the request.
     pub(super) fn has_payload(self) -> bool {
-        !matches!(
-            self,
-            Self::Read
-                | Self::FetchAdd
-                | Self::CompareSwap
-                | Self::Store
-                | Self::Disconnect
-                | Self::Leave
-        )
+        matches!(self, Self::Write | Self::AddEach | Self::StoreEach)
     }
 }
 
@@ -91,6 +80,8 @@ pub(super) struct Request {
     pub(super) kind: Kind,
     /// The width of the words, for atomics; other requests do not use it.
     pub(super) width: Width,
+    /// What `Combine` does; other requests do not use it.
+    pub(super) what: Combination,
     pub(super) at: RemoteAddress,
     pub(super) len: u64,
     pub(super) operands: [u64; 2],
@@ -104,6 +95,7 @@ impl Request {
         Self {
             kind,
             width: Width::W8,
+            what: Combination::default(),
             at: RemoteAddress::default(),
             len: 0,
             operands: [0; 2],
@@ -114,6 +106,7 @@ impl Request {
         let mut bytes = [0; REQUEST];
         bytes[0] = self.kind as u8;
         bytes[1] = self.width.bytes() as u8;
+        bytes[2..6].copy_from_slice(&self.what.encode());
         let [first, second] = self.operands;
         let fields = [self.at.address, self.at.rkey, self.len, first, second];
         for (place, field) in bytes[8..].chunks_exact_mut(8).zip(fields) {
@@ -125,7 +118,8 @@ impl Request {
     /// `None` if no origin sends these bytes.
     pub(super) fn decode(bytes: &[u8; REQUEST]) -> Option<Self> {
         let mut fields = Fields(bytes);
-        let [kind, width, ..] = fields.array::<8>()?;
+        let [kind, width, a, b, c, d, ..] = fields.array::<8>()?;
+        let what = Combination::decode([a, b, c, d])?;
         let kind = *Kind::ALL.get(usize::from(kind))?;
         let width = match width {
             1 => Width::W1,
@@ -141,6 +135,7 @@ impl Request {
         let request = Self {
             kind,
             width,
+            what,
             at,
             len: fields.u64()?,
             operands: [fields.u64()?, fields.u64()?],
@@ -148,19 +143,18 @@ impl Request {
         request.is_sound().then_some(request)
     }
 
-    /// The type of the numbers that are added.
-    pub(super) fn number(&self) -> Option<Number> {
-        Number::from_code(usize::try_from(self.operands[0]).ok()?)
+    /// The lock of an accumulate.
+    pub(super) fn lock(&self) -> RemoteAddress {
+        let [address, rkey] = self.operands;
+        RemoteAddress { address, rkey }
     }
 
     fn is_sound(&self) -> bool {
         let word = self.width.bytes() as u64;
         match self.kind {
             Kind::Write | Kind::Read => true,
+            Kind::Combine => self.what.fetches || self.what.operands != Operands::None,
             Kind::AddEach | Kind::StoreEach => self.len.is_multiple_of(word),
-            Kind::AddNumbers | Kind::FetchAddNumbers => self
-                .number()
-                .is_some_and(|number| self.len.is_multiple_of(number.bytes() as u64)),
             Kind::FetchAdd | Kind::CompareSwap | Kind::Store => self.len == word,
             Kind::Disconnect | Kind::Leave => self.len == 0,
         }
@@ -175,15 +169,19 @@ pub(super) enum Refusal {
     Outside,
     Misaligned,
     NotMapped,
+    NoCombination,
+    NoLock,
 }
 
 impl Refusal {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 7] = [
         Self::NoRegion,
         Self::NoRight,
         Self::Outside,
         Self::Misaligned,
         Self::NotMapped,
+        Self::NoCombination,
+        Self::NoLock,
     ];
 
     fn reason(self) -> &'static str {
@@ -193,6 +191,8 @@ impl Refusal {
             Self::Outside => "it is not inside the region",
             Self::Misaligned => "the word is not aligned",
             Self::NotMapped => "its process has unmapped it, or taken away the right to it",
+            Self::NoCombination => "the process there does not know this operation on this type",
+            Self::NoLock => "the word that it names as the lock is none",
         }
     }
 
@@ -266,6 +266,13 @@ mod tests {
         Request {
             kind,
             width: Width::W4,
+            what: Combination {
+                operation: 1,
+                ty: 2,
+                atomics: 3,
+                operands: Operands::Compared,
+                fetches: true,
+            },
             at: RemoteAddress {
                 address: 1 << 40,
                 rkey: 7,
@@ -274,7 +281,7 @@ mod tests {
                 Kind::Disconnect | Kind::Leave => 0,
                 _ => 4,
             },
-            operands: [Number::F32.code() as u64, 1],
+            operands: [8, 1],
         }
     }
 
@@ -306,6 +313,7 @@ mod tests {
         };
         assert_eq!(wrong(0, Kind::ALL.len() as u8), None);
         assert_eq!(wrong(1, 3), None);
+        assert_eq!(wrong(5, 3), None, "operands of no form");
         assert_eq!(wrong(24, 5), None, "a word and a part of one");
         assert_eq!(
             wrong(0, Kind::FetchAdd as u8),
@@ -315,8 +323,8 @@ mod tests {
         let mut bytes = Answer::Left.encode();
         bytes[0] = 5;
         assert_eq!(Answer::decode(&bytes), None);
-        let mut bytes = Answer::Refused(Refusal::NotMapped).encode();
-        bytes[8] += 1;
+        let mut bytes = Answer::Refused(Refusal::NoRegion).encode();
+        bytes[8] = Refusal::ALL.len() as u8;
         assert_eq!(Answer::decode(&bytes), None);
     }
 }

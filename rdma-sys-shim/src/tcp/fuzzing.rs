@@ -12,7 +12,9 @@ use crate::channel::{
     Challenge, HELLO, KEY, Key, Moved, Namespace, Network, OwnDescriptor, Record, Redialled,
     Status, hello,
 };
-use crate::{JobSecret, LocalRegion, Width, memory};
+use crate::device::combine::GivenCombiner;
+use crate::device::combine::triple_and_add::TripleAndAdd;
+use crate::{Combination, JobSecret, LocalRegion, Operands, Width, memory};
 
 /// A decoded record survives encoding and decoding.
 pub(crate) fn record(bytes: &[u8]) {
@@ -48,7 +50,9 @@ pub(crate) fn requests(bytes: &[u8]) {
     let Some((&step, bytes)) = bytes.split_first() else {
         return;
     };
-    let mut target = Target::new(shown().0.clone(), Arc::<Status>::default());
+    let combiner = GivenCombiner::default();
+    combiner.give(Arc::new(TripleAndAdd));
+    let mut target = Target::new(shown().0.clone(), combiner, Arc::<Status>::default());
     let mut held = Vec::new();
     for piece in bytes.chunks(1 + usize::from(step)) {
         let direct = match held.is_empty() {
@@ -132,12 +136,20 @@ pub(crate) fn answers(bytes: &[u8]) {
 }
 
 fn request(kind: Kind, len: u64) -> Request {
+    let lock = shown().1.remote().at(0);
     Request {
-        kind,
-        width: Width::W8,
         at: shown().1.remote().at(64),
         len,
-        operands: [0, 1],
+        what: Combination {
+            operands: Operands::One,
+            fetches: true,
+            ..Combination::default()
+        },
+        operands: match kind {
+            Kind::Combine => [lock.address, lock.rkey],
+            _ => [0, 1],
+        },
+        ..Request::of(kind)
     }
 }
 
@@ -147,7 +159,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     for (kind, len) in [
         (Kind::Write, 24),
         (Kind::AddEach, 16),
-        (Kind::FetchAddNumbers, 16),
+        (Kind::Combine, 16),
         (Kind::Read, 100),
         (Kind::Read, 32 << 10),
         (Kind::CompareSwap, 8),
@@ -155,7 +167,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         (Kind::Leave, 0),
     ] {
         requests.extend(request(kind, len).encode());
-        if kind.has_payload() {
+        if kind.has_payload() || kind == Kind::Combine {
             requests.resize(requests.len() + len as usize, 3);
         }
     }

@@ -27,6 +27,7 @@ use crate::channel::{
     self, ChannelAgent, Dialling, Interface, KnownPeers, Opened, Record, Redialled, SILENCE,
 };
 use crate::device::cancellation::IsAborted;
+use crate::device::combine::{Combiner, GivenCombiner};
 /// The name that `--device` takes.
 use crate::error::TCP as DEVICE;
 use crate::fork::OfProcess;
@@ -43,7 +44,7 @@ use regions::{Keys, Regions};
 use serving::Serving;
 
 /// Addresses of other devices begin differently. The last byte is the version of the protocol.
-const MARK: [u8; 4] = *b"tTC\x03";
+const MARK: [u8; 4] = *b"tTC\x04";
 
 /// How long a rank of an aborted job waits for others.
 const AFTER_ABORT: Duration = Duration::from_secs(1);
@@ -122,6 +123,7 @@ pub(crate) struct TcpDevice {
     peers: Arc<KnownPeers>,
     endpoints: Mutex<HashMap<u64, Arc<TcpEndpoint>>>,
     dialling: Dialling,
+    combiner: GivenCombiner,
     agent: OfProcess<ChannelAgent<Serving>>,
 }
 
@@ -157,7 +159,8 @@ impl TcpDevice {
         } = channel::open(interface, secret, first)?;
         let regions = Regions::new(u64::from(u32::from_ne_bytes(random()?)) << 16);
         let peers = Arc::<KnownPeers>::default();
-        let serving = Serving::new(regions.clone(), peers.clone());
+        let combiner = GivenCombiner::default();
+        let serving = Serving::new(regions.clone(), combiner.clone(), peers.clone());
         Ok(Self {
             agent: OfProcess::new(ChannelAgent::start(listener, &own, serving)?),
             own,
@@ -167,6 +170,7 @@ impl TcpDevice {
             peers,
             endpoints: Mutex::default(),
             dialling: Dialling::default(),
+            combiner,
         })
     }
 
@@ -269,6 +273,7 @@ impl Device for TcpDevice {
             stream,
             self.keys,
             self.dialling.cancellation.clone(),
+            self.combiner.clone(),
         ));
         Ok(self.endpoints().entry(instance).or_insert(endpoint).clone())
     }
@@ -284,6 +289,10 @@ impl Device for TcpDevice {
 
     fn cancel_when(&self, is_aborted: IsAborted) {
         self.dialling.cancellation.when(is_aborted);
+    }
+
+    fn combine_by(&self, combiner: Arc<dyn Combiner>) {
+        self.combiner.give(combiner);
     }
 
     fn close(&self) {

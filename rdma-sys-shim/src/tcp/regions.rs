@@ -79,15 +79,25 @@ impl Regions {
         body: impl FnOnce(*mut u8) -> T,
     ) -> std::result::Result<T, Refusal> {
         let regions = self.by_key.read().unwrap_or_else(PoisonError::into_inner);
-        let region = regions.get(&at.rkey).ok_or(Refusal::NoRegion)?;
-        if !region.access.allows(need) {
-            return Err(Refusal::NoRight);
+        Ok(body(find(&regions, at, len, need)?))
+    }
+
+    /// As [`Regions::lend`] for an accumulate on `len` bytes, with the address of its lock, an aligned word.
+    pub(super) fn lend_with_lock<T>(
+        &self,
+        at: RemoteAddress,
+        len: u64,
+        lock: RemoteAddress,
+        body: impl FnOnce(*mut u8, *mut u8) -> T,
+    ) -> std::result::Result<T, Refusal> {
+        // One guard for both: whoever waits to change the table would keep this thread from a second one.
+        let regions = self.by_key.read().unwrap_or_else(PoisonError::into_inner);
+        let there = find(&regions, at, len, Access::ATOMIC)?;
+        let word = find(&regions, lock, size_of::<u64>() as u64, Access::ATOMIC)?;
+        match word.cast::<u64>().is_aligned() {
+            true => Ok(body(there, word)),
+            false => Err(Refusal::NoLock),
         }
-        let skip = at.address.wrapping_sub(region.address);
-        if skip > region.len || len > region.len - skip {
-            return Err(Refusal::Outside);
-        }
-        Ok(body(at.address as usize as *mut u8))
     }
 
     /// Accesses `piece` bytes at a place for a peer, if its whole access of `len` bytes is allowed. `body` gets the
@@ -193,6 +203,24 @@ impl Regions {
         // SAFETY: the caller's promise.
         Ok(unsafe { self.show(base, len, access, rkey, None) })
     }
+}
+
+/// The address of `len` bytes, if a peer has this access to them.
+fn find(
+    regions: &HashMap<u64, Entry>,
+    at: RemoteAddress,
+    len: u64,
+    need: Access,
+) -> std::result::Result<*mut u8, Refusal> {
+    let region = regions.get(&at.rkey).ok_or(Refusal::NoRegion)?;
+    if !region.access.allows(need) {
+        return Err(Refusal::NoRight);
+    }
+    let skip = at.address.wrapping_sub(region.address);
+    if skip > region.len || len > region.len - skip {
+        return Err(Refusal::Outside);
+    }
+    Ok(at.address as usize as *mut u8)
 }
 
 /// A region of the table, with its memory if the device allocated it.

@@ -10,6 +10,7 @@ use super::frame::REQUEST;
 use super::regions::Regions;
 use super::target::Target;
 use crate::channel::{KnownPeers, Moved, Next, Presence, Serve, receive, receive_to, send_parts};
+use crate::device::combine::GivenCombiner;
 
 /// The size of the buffer for received bytes. The data of long writes bypasses it.
 const SCRATCH: usize = 16 << 10;
@@ -19,14 +20,20 @@ const TURN: usize = 256 << 10;
 
 pub(super) struct Serving {
     regions: Arc<Regions>,
+    combiner: GivenCombiner,
     peers: Arc<KnownPeers>,
     scratch: Vec<u8>,
 }
 
 impl Serving {
-    pub(super) fn new(regions: Arc<Regions>, peers: Arc<KnownPeers>) -> Self {
+    pub(super) fn new(
+        regions: Arc<Regions>,
+        combiner: GivenCombiner,
+        peers: Arc<KnownPeers>,
+    ) -> Self {
         Self {
             regions,
+            combiner,
             peers,
             scratch: vec![0; SCRATCH],
         }
@@ -48,7 +55,7 @@ impl Serve for Serving {
         // An earlier connection may have been reset.
         origin.becomes(Presence::Here);
         Served {
-            target: Target::new(self.regions.clone(), origin),
+            target: Target::new(self.regions.clone(), self.combiner.clone(), origin),
             held: Vec::new(),
         }
     }
@@ -89,6 +96,11 @@ pub(super) fn serve(
         if target.is_blocked() {
             continue;
         }
+        if target.is_locked_out() {
+            target.acknowledge();
+            let next = send_answers(stream, target, &mut turn)?;
+            return Ok(next.unwrap_or(Next::Pauses));
+        }
         let kept = held.len();
         let direct = if kept == 0 {
             target.direct().min(turn)
@@ -115,7 +127,7 @@ pub(super) fn serve(
             held.extend_from_slice(&whole[used..]);
         }
         // This was probably all that had arrived.
-        if got < room && !target.is_blocked() {
+        if got < room && !target.is_blocked() && !target.is_locked_out() {
             held.shrink_to(REQUEST);
             target.acknowledge();
             let next = send_answers(stream, target, &mut turn)?;

@@ -9,6 +9,7 @@ use super::is_reset;
 use super::regions::Regions;
 use crate::channel::{Moved, Presence, Status};
 use crate::cross_memory::part;
+use crate::device::combine::{Combined, ElementRuns, GivenCombiner, carry_out};
 use crate::memory::{before_flag, copy};
 use crate::{Access, STORED_IN_ORDER, words};
 
@@ -22,15 +23,20 @@ const PIECE: usize = 1 << 20;
 const COPIED: usize = 4 << 10;
 /// While this many bytes wait to be sent, no further request is carried out.
 const MOST_ANSWERS: usize = 64 << 10;
+/// At most this much is fetched by a part of an accumulate.
+const MOST_COMBINED: usize = 16 << 10;
 /// This much room for answers is kept for reuse.
 const ROOM: usize = 4 << 10;
 
 pub(super) struct Target {
     regions: Arc<Regions>,
+    combiner: GivenCombiner,
     /// The status of the origin's process.
     origin: Arc<Status>,
-    /// The request whose payload is arriving, without the part that has arrived.
+    /// The request whose payload is arriving, or an accumulate, without the part that is carried out.
     incoming: Option<Request>,
+    /// Whether the accumulate waits for its lock.
+    is_locked_out: bool,
     /// The read that is being answered from the memory itself, except for its end.
     outgoing: Option<Outgoing>,
     phase: Phase,
@@ -62,11 +68,13 @@ enum Phase {
 }
 
 impl Target {
-    pub(super) fn new(regions: Arc<Regions>, origin: Arc<Status>) -> Self {
+    pub(super) fn new(regions: Arc<Regions>, combiner: GivenCombiner, origin: Arc<Status>) -> Self {
         Self {
             regions,
+            combiner,
             origin,
             incoming: None,
+            is_locked_out: false,
             outgoing: None,
             phase: Phase::Serving,
             done: 0,
@@ -81,16 +89,28 @@ impl Target {
         self.outgoing.is_some() || self.answers.len() - self.sent >= MOST_ANSWERS
     }
 
+    /// Whether [`Self::take`] stopped at a request that waits for a lock.
+    pub(super) fn is_locked_out(&self) -> bool {
+        self.is_locked_out
+    }
+
     /// Carries out the requests in `bytes`. Returns how many bytes are used: the rest is a part of a request, or waits
-    /// since the connection is blocked. `None` if no origin sends this.
+    /// since the connection is blocked or locked out. `None` if no origin sends this.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut used = 0;
+        self.is_locked_out = false;
         while !self.is_blocked() {
             let rest = &bytes[used..];
             if self.phase == Phase::Over {
                 return Some(bytes.len());
             }
             used += match self.incoming {
+                Some(request) if request.kind == Kind::Combine => {
+                    match self.take_combined(request, rest) {
+                        Some(taken) => taken,
+                        None => break,
+                    }
+                }
                 Some(request) => match self.take_payload(request, rest) {
                     0 => break,
                     taken => taken,
@@ -309,6 +329,7 @@ impl Target {
                     self.apply(request, &[]);
                 }
             }
+            Kind::Combine => self.incoming = Some(request),
             Kind::Read => self.answer_read(request),
             Kind::FetchAdd | Kind::CompareSwap | Kind::Store => self.apply_single(request),
             Kind::Leave => {
@@ -334,7 +355,7 @@ impl Target {
                 let end = request.at.address.wrapping_add(bytes.len() as u64);
                 bytes.len().saturating_sub((end % 8) as usize)
             }
-            _ => bytes.len() - bytes.len() % unit(&request),
+            _ => bytes.len() - bytes.len() % request.width.bytes(),
         };
         if piece > 0 {
             self.apply(request, &bytes[..piece]);
@@ -344,33 +365,84 @@ impl Target {
 
     /// Carries out a part of the request whose payload is arriving.
     fn apply(&mut self, request: Request, bytes: &[u8]) {
-        let begin = self.answers.len();
-        let mut old = ptr::null_mut();
-        let fetched = match request.kind {
-            Kind::FetchAddNumbers => bytes.len(),
-            _ => 0,
-        };
-        if request.kind == Kind::FetchAddNumbers {
-            self.answer(Answer::Data(fetched as u64));
-            old = self.room(fetched);
-        }
-        // SAFETY: `store` accesses as many bytes as there are, and holds no lock or value to drop; there is room at
-        // `old` where it is needed.
+        // SAFETY: `store` accesses as many bytes as there are, and holds no lock or value to drop.
         let applied = unsafe {
-            let store = |to: *mut u8| store(&request, to, bytes, old);
+            let store = |to: *mut u8| store(&request, to, bytes);
             let (len, need) = (request.len, request.kind.need());
             (self.regions).access(request.at, len, bytes.len(), need, store)
         };
         match applied {
-            Err(refusal) => {
-                self.answers.truncate(begin);
-                self.refuse(request, refusal);
-                return;
-            }
-            // SAFETY: `store` has written the previous numbers to the room.
-            Ok(()) => unsafe { self.answers.set_len(self.answers.len() + fetched) },
+            Err(refusal) => self.refuse(request, refusal),
+            Ok(()) => self.has_applied(request, bytes.len()),
         }
-        self.has_applied(request, bytes.len());
+    }
+
+    /// Carries out the part of an accumulate whose operands have arrived. Returns the length of these; `None` if it has
+    /// to wait for more, or for the lock.
+    fn take_combined(&mut self, request: Request, bytes: &[u8]) -> Option<usize> {
+        let given = self.combiner.clone();
+        let known = given.get().and_then(|combiner| {
+            let element = combiner.element(request.what)?;
+            Some((combiner, element, element.count(request.len)?))
+        });
+        let Some((combiner, element, left)) = known else {
+            self.refuse(request, Refusal::NoCombination);
+            return Some(0);
+        };
+        let sent = request.what.sent(&element);
+        let arrived = bytes.len().checked_div(sent).unwrap_or(usize::MAX);
+        let count = part_of(&request, &element, left, arrived);
+        if count == 0 && left > 0 {
+            return None;
+        }
+        let span = element.span(count);
+        let begin = self.answers.len();
+        let fetched = count * request.what.fetched(&element);
+        let mut old = ptr::null_mut();
+        if fetched > 0 {
+            self.answer(Answer::Data(fetched as u64));
+            old = self.room(fetched);
+        }
+        before_flag();
+        let combine = |at: *mut u8, lock: *mut u8| {
+            // SAFETY: the memory is of regions, which stay until this returns. There are operands for so many elements,
+            // and room for the previous ones.
+            unsafe {
+                let (what, operands) = (request.what, bytes.as_ptr());
+                carry_out(combiner, what, lock, (at, count, span), operands, old)
+            }
+        };
+        let lent = (self.regions).lend_with_lock(request.at, request.len, request.lock(), combine);
+        let refusal = match lent {
+            Ok(Combined::Done) => {
+                // SAFETY: the previous elements were written to the room.
+                unsafe { self.answers.set_len(self.answers.len() + fetched) };
+                let is_last = count == left;
+                self.has_applied(
+                    request,
+                    if is_last {
+                        request.len as usize
+                    } else {
+                        count * element.extent
+                    },
+                );
+                if is_last && fetched > 0 {
+                    self.told = self.done;
+                }
+                return Some(count * sent);
+            }
+            Ok(Combined::Busy) => {
+                self.answers.truncate(begin);
+                self.is_locked_out = true;
+                return None;
+            }
+            Ok(Combined::NotALock) => Refusal::NoLock,
+            Ok(Combined::Faulted) => Refusal::NotMapped,
+            Err(refusal) => refusal,
+        };
+        self.answers.truncate(begin);
+        self.refuse(request, refusal);
+        Some(0)
     }
 
     /// Counts `bytes` more of the request's payload as carried out.
@@ -481,46 +553,49 @@ fn mapped<T>(result: io::Result<T>) -> Result<io::Result<T>, Refusal> {
     }
 }
 
-/// The size of a payload's elements.
-fn unit(request: &Request) -> usize {
-    match request.number() {
-        Some(number) if matches!(request.kind, Kind::AddNumbers | Kind::FetchAddNumbers) => {
-            number.bytes()
-        }
-        _ => request.width.bytes(),
+/// How many of the `left` elements of an accumulate are combined together, of those whose operands have arrived. A part
+/// ends between two words of eight bytes, and short ones are not divided, since others may read whole words meanwhile.
+fn part_of(request: &Request, element: &ElementRuns, left: usize, arrived: usize) -> usize {
+    let most = (MOST_COMBINED / element.extent).max(1);
+    if left <= arrived.min(most) {
+        return left;
+    }
+    if element.span(left) <= STORED_IN_ORDER {
+        return 0;
+    }
+    let count = arrived.min(most);
+    let end = request
+        .at
+        .address
+        .wrapping_add((count * element.extent) as u64);
+    let behind = (end % 8) as usize;
+    match behind.is_multiple_of(element.extent) {
+        true => count.saturating_sub(behind / element.extent),
+        false => count,
     }
 }
 
-/// Stores bytes, or updates words or numbers with them. `None` if words are misaligned.
+/// Stores bytes, or updates words with them. `None` if words are misaligned.
 ///
 /// # Safety
-/// `to` is memory of a region, for as many bytes. If the request returns previous numbers, `old` is memory of this
-/// process, for as many bytes.
-unsafe fn store(request: &Request, to: *mut u8, bytes: &[u8], old: *mut u8) -> Option<()> {
+/// `to` is memory of a region, for as many bytes.
+unsafe fn store(request: &Request, to: *mut u8, bytes: &[u8]) -> Option<()> {
     let (from, len) = (bytes.as_ptr(), bytes.len());
     // SAFETY: the caller's promise.
     unsafe {
-        match request.kind {
-            Kind::Write => copy(to, from, len),
-            Kind::AddNumbers | Kind::FetchAddNumbers => {
-                let number = request.number()?;
-                if request.kind == Kind::FetchAddNumbers {
-                    copy(old, to, len);
-                }
-                number.add(to, from, len / number.bytes());
-            }
-            kind => {
-                before_flag();
-                let size = request.width.bytes();
-                // From the last to the first, as `Update::Store` asks; sums need no order.
-                for at in (0..len).step_by(size).rev() {
-                    let value = request.width.load(from.add(at));
-                    match kind {
-                        Kind::AddEach => words::fetch_add(to.add(at), size, value)?,
-                        _ => words::store(to.add(at), size, value)?,
-                    };
-                }
-            }
+        if request.kind == Kind::Write {
+            copy(to, from, len);
+            return Some(());
+        }
+        before_flag();
+        let size = request.width.bytes();
+        // From the last to the first, as `Update::Store` asks; sums need no order.
+        for at in (0..len).step_by(size).rev() {
+            let value = request.width.load(from.add(at));
+            match request.kind {
+                Kind::AddEach => words::fetch_add(to.add(at), size, value)?,
+                _ => words::store(to.add(at), size, value)?,
+            };
         }
     }
     Some(())
@@ -529,8 +604,9 @@ unsafe fn store(request: &Request, to: *mut u8, bytes: &[u8], old: *mut u8) -> O
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::combine::triple_and_add::{NO_LOCK, TYPES, TripleAndAdd, triple_and_add};
     use crate::tcp::frame::ANSWER;
-    use crate::{RemoteAddress, Width};
+    use crate::{Combination, Operands, RemoteAddress};
 
     const MEMORY: usize = 3 * PIECE;
 
@@ -543,9 +619,11 @@ mod tests {
     fn setup() -> Setup {
         let regions = Regions::new(1);
         let status = Arc::new(Status::default());
+        let combiner = GivenCombiner::default();
+        combiner.give(Arc::new(TripleAndAdd));
         Setup {
             region: regions.allocate(MEMORY, 8).unwrap(),
-            target: Target::new(regions, status.clone()),
+            target: Target::new(regions, combiner, status.clone()),
             status,
         }
     }
@@ -553,11 +631,10 @@ mod tests {
     impl Setup {
         fn request(&self, kind: Kind, at: u64, len: u64) -> Request {
             Request {
-                kind,
-                width: Width::W8,
+                operands: [5, 6],
                 at: self.region.remote().at(at),
                 len,
-                operands: [5, 6],
+                ..Request::of(kind)
             }
         }
 
@@ -664,6 +741,111 @@ mod tests {
             assert_eq!((old, done), (Some(0), 8));
             assert_eq!(data.unwrap(), [6_u64, 2, 5].map(u64::to_le_bytes).concat());
         }
+    }
+
+    const LOCK: u64 = 8;
+
+    /// An accumulate on words, or on pairs that take the lock, from byte 64 of the memory on.
+    fn accumulate(setup: &Setup, ty: u8, count: usize) -> Request {
+        let lock = setup.region.remote().at(LOCK);
+        let len = TYPES[usize::from(ty)].span(count) as u64;
+        Request {
+            what: Combination {
+                ty,
+                atomics: 1 - ty,
+                operands: Operands::One,
+                fetches: true,
+                ..Combination::default()
+            },
+            operands: [lock.address, lock.rkey],
+            ..setup.request(Kind::Combine, 64, len)
+        }
+    }
+
+    #[test]
+    fn an_accumulate_in_pieces_of_any_length_is_carried_out_once() {
+        const COUNT: usize = 5000;
+        for (ty, element) in TYPES.into_iter().enumerate() {
+            for at_a_time in [1, 7, 49, 1000, 1 << 20] {
+                let mut setup = setup();
+                let request = accumulate(&setup, ty as u8, COUNT);
+                let mut bytes = Vec::new();
+                for _ in 0..2 {
+                    bytes.extend(request.encode());
+                    bytes.extend((0..COUNT * element.size()).map(|byte| (byte % 250) as u8));
+                }
+                let answers = setup.give(&bytes, at_a_time);
+                let mut held = vec![0; element.span(COUNT)];
+                let mut wanted = Vec::<u8>::new();
+                for _ in 0..2 {
+                    let mut operands = (0..).map(|byte| (byte % 250) as u8);
+                    for index in 0..COUNT {
+                        for &(run, len) in element.runs {
+                            let run =
+                                index * element.extent + run..index * element.extent + run + len;
+                            wanted.extend(&held[run.clone()]);
+                            let operand: Vec<u8> = operands.by_ref().take(len).collect();
+                            let sum = triple_and_add(&held[run.clone()], &operand);
+                            held[run].copy_from_slice(&sum);
+                        }
+                    }
+                }
+                assert!(setup.memory(64, held.len()) == held, "{ty} {at_a_time}");
+                let (mut rest, mut data) = (&answers[..], Vec::<u8>::new());
+                while !rest.is_empty() {
+                    let answer = first(rest);
+                    rest = &rest[ANSWER..];
+                    match answer {
+                        Answer::Data(len) => {
+                            let (some, more) = rest.split_at(len as usize);
+                            data.extend(some);
+                            rest = more;
+                        }
+                        Answer::Done(_) => {}
+                        other => panic!("{other:?}"),
+                    }
+                }
+                assert!(data == wanted, "{ty} {at_a_time}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_accumulate_waits_for_its_lock_and_what_is_behind_it_too() {
+        let mut setup = setup();
+        let word = |setup: &Setup, value: u64| {
+            let at = setup.region.base().wrapping_add(LOCK as usize);
+            // SAFETY: a word of the region, which nobody else accesses meanwhile.
+            unsafe { at.cast::<u64>().write(value) };
+        };
+        word(&setup, 1);
+        let mut bytes = accumulate(&setup, 1, 1).encode().to_vec();
+        bytes.extend([3; 6]);
+        bytes.extend(setup.request(Kind::FetchAdd, 0, 8).encode());
+        assert_eq!(setup.target.take(&bytes), Some(REQUEST));
+        for _ in 0..2 {
+            assert!(setup.target.is_locked_out() && !setup.target.is_blocked());
+            assert_eq!(setup.target.take(&bytes[REQUEST..]), Some(0));
+        }
+        assert_eq!(setup.memory(0, 8), [0; 8]);
+        word(&setup, 0);
+        let answers = setup.give(&bytes[REQUEST..], 100);
+        assert!(!setup.target.is_locked_out());
+        assert_eq!(setup.memory(64, 2), [3; 2]);
+        assert_eq!(first(&answers), Answer::Data(6));
+        word(&setup, NO_LOCK);
+        let answers = setup.give(&bytes[..REQUEST + 6], 100);
+        assert_eq!(first(&answers), Answer::Refused(Refusal::NoLock));
+        let mut setup = self::setup();
+        let unknown = Request {
+            what: Combination {
+                operation: 9,
+                ..accumulate(&setup, 0, 1).what
+            },
+            ..accumulate(&setup, 0, 1)
+        };
+        let answers = setup.give(&unknown.encode(), 100);
+        assert_eq!(first(&answers), Answer::Refused(Refusal::NoCombination));
     }
 
     #[test]

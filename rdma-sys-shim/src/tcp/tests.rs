@@ -15,6 +15,7 @@ use super::serving::serve;
 use super::target::Target;
 use super::*;
 use crate::channel::{Next, OwnDescriptor, Presence, Redialled, Side, Status, prepare};
+use crate::device::combine::GivenCombiner;
 use crate::system::page_size;
 use crate::{Assist, Direction, Fetch, RemoteAddress, Ticket, Width};
 
@@ -168,18 +169,21 @@ fn served(len: usize) -> (Target, LocalRegion, TcpStream, TcpStream) {
     prepare(&stream, Side::Target).unwrap();
     let regions = Regions::new(1);
     let region = regions.allocate(len, 8).unwrap();
-    (Target::new(regions, Arc::default()), region, stream, origin)
+    (
+        Target::new(regions, GivenCombiner::default(), Arc::default()),
+        region,
+        stream,
+        origin,
+    )
 }
 
 #[test]
 fn a_long_transfer_leaves_others_their_turn() {
     const TURN: usize = 4 << 10;
     let request = |kind, region: &LocalRegion, len: usize| Request {
-        kind,
-        width: Width::W8,
         at: region.remote().at(0),
         len: len as u64,
-        operands: [0; 2],
+        ..Request::of(kind)
     };
     let (mut held, mut scratch) = (Vec::new(), vec![0; 64]);
     // Once what was sent has come.

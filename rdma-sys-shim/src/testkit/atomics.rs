@@ -1,14 +1,13 @@
 //! Atomics and stores that are allowed.
 
-use std::ptr;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{
-    Setup, aligned, compare_swap, each_region, each_region_with_atomics, fetch_add, finish, memory,
-    read, update_each, write,
+    Setup, aligned, compare_swap, each_region_with_atomics, fetch_add, finish, memory, read,
+    update_each,
 };
-use crate::{AtomicDomain, LocalPiece, Number, RemoteRun, Ticket, TransferBatch, Update, Width};
+use crate::{AtomicDomain, LocalPiece, RemoteRun, Ticket, TransferBatch, Update, Width};
 
 pub(super) fn words_of_eight_bytes(setup: &Setup) {
     setup.both_ways(|peers| {
@@ -151,44 +150,6 @@ pub(super) fn updates_of_words_anywhere(setup: &Setup) {
                         "{index} {width:?}"
                     );
                 });
-            }
-        });
-    });
-}
-
-/// Sums by threads of the peer. The threads may decline, with nothing done.
-pub(super) fn sums_of_numbers(setup: &Setup) {
-    setup.both_ways(|peers| {
-        each_region(peers, 200_000, |region| {
-            let way = &*peers.way;
-            let Some(sums) = way.sums() else {
-                return;
-            };
-            for (count, wants_old) in [(1, false), (1, true), (24_000, false), (20_000, true)] {
-                let at = region.remote().at(3);
-                let bytes = |factor: f64| -> Vec<u8> {
-                    let values = (0..count).map(|i| factor * f64::from(i) + 0.5);
-                    values.flat_map(f64::to_ne_bytes).collect()
-                };
-                let (before, values) = (bytes(1.0), bytes(2.0));
-                write(way, &before, at).unwrap();
-                let mut old = vec![0; before.len()];
-                let to = if wants_old {
-                    old.as_mut_ptr()
-                } else {
-                    ptr::null_mut()
-                };
-                // SAFETY: the buffers outlive the operation.
-                let added = unsafe { sums.add(at, Number::F64, values.as_ptr(), to, values.len()) };
-                let Some(ticket) = added.unwrap() else {
-                    assert!(read(way, before.len(), at).unwrap() == before);
-                    continue;
-                };
-                finish(way, Ok(ticket)).unwrap();
-                assert!(!wants_old || old == before, "{count}");
-                let sums = (0..count).map(|i| 3.0 * f64::from(i) + 1.0);
-                let wanted: Vec<u8> = sums.flat_map(f64::to_ne_bytes).collect();
-                assert!(read(way, wanted.len(), at).unwrap() == wanted, "{count}");
             }
         });
     });

@@ -3,6 +3,7 @@
 //! A test binary runs the cases that [`over`] lists. A case panics if the device violates the contract.
 
 mod access;
+mod accumulates;
 mod atomics;
 mod devices;
 mod peers;
@@ -122,9 +123,13 @@ pub const CASES: &[Case] = cases! {
         narrow_words,
         updates_of_many_words,
         updates_of_words_anywhere,
-        sums_of_numbers,
         all_threads_add_to_one_word,
         several_endpoints_add_to_one_word,
+    }
+    accumulates {
+        two_of_them_in_their_order,
+        one_that_waits_for_its_lock,
+        ones_that_make_no_sense,
     }
     posted {
         a_store_is_behind_what_was_written,

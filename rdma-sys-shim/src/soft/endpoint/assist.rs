@@ -175,34 +175,50 @@ impl AssistState {
         result.map(|()| left)
     }
 
-    /// Requests one run or sum. False if nobody did it, or the peer refused it. The overhead is little more than
-    /// passing the request and its answer.
+    /// Requests one run. False if nobody did it, or the peer refused it. The overhead is little more than passing the
+    /// request and its answer.
     ///
     /// # Safety
     /// `send` is null, or readable for the request's length, and `receive` null, or writable.
     pub(super) unsafe fn ask_for_one(
         &self,
-        (segment, peer): (&Segment, &PeerProcess),
+        there: (&Segment, &PeerProcess),
         request: Request,
-        shape: Shape,
         send: *const u8,
         receive: *mut u8,
+    ) -> Result<bool> {
+        let (segment, _) = there;
+        // SAFETY: the slot is claimed; the caller's promise.
+        let fill = |slot| unsafe { request.fill(segment, slot, send) };
+        let take = |slot| {
+            if !receive.is_null() {
+                // SAFETY: the slot was filled with this request, and is answered; the caller's promise.
+                unsafe { request.take(segment, slot, receive) };
+            }
+        };
+        self.ask_with(there, Shape::Run, fill, take)
+    }
+
+    /// As [`ask_for_one`](Self::ask_for_one). `fill` writes the request into a claimed slot, and `take` copies the answer.
+    pub(super) fn ask_with(
+        &self,
+        (segment, peer): (&Segment, &PeerProcess),
+        shape: Shape,
+        fill: impl FnOnce(usize),
+        take: impl FnOnce(usize),
     ) -> Result<bool> {
         let Some(slot) = request::claim_now(segment, peer.own(), 0) else {
             self.sweep(segment, peer);
             return Ok(false);
         };
-        // SAFETY: the slot is claimed; the caller's promise.
-        unsafe { request.fill(segment, slot, send) };
+        fill(slot);
         slots::offer(segment.slot(slot), milliseconds());
         // On an error, the peer is gone, and the slot keeps its state.
         let answer = collect(segment, peer, slot, Some(self.patience(shape)))?;
-        if answer == Asked::Done && !receive.is_null() {
-            // SAFETY: the slot was filled with this request, and is answered; the caller's promise.
-            unsafe { request.take(segment, slot, receive) };
-        }
-        if answer == Asked::NotTakenUp {
-            self.note_miss();
+        match answer {
+            Asked::Done => take(slot),
+            Asked::Refused => {}
+            Asked::NotTakenUp => self.note_miss(),
         }
         slots::give_back(segment.slot(slot));
         Ok(answer == Asked::Done)

@@ -7,6 +7,7 @@ use std::{ptr, thread};
 use super::*;
 use crate::assist::Assist;
 use crate::device::batch::{LocalPiece, RemoteRun, TransferBatch};
+use crate::device::combine::triple_and_add::TripleAndAdd;
 use crate::guard;
 use crate::soft::endpoint::SoftEndpoint;
 use crate::soft::iovec;
@@ -16,7 +17,9 @@ use crate::soft::select::Path;
 use crate::soft::slots::SLOTS;
 use crate::soft::table::RegionTable;
 use crate::soft::{DEVICE, Options};
-use crate::{Access, Direction, Endpoint as _, Error, Number, RemoteRegion, Sums as _};
+use crate::{
+    Access, Combination, CombinedElements, Direction, Endpoint as _, Error, Operands, RemoteRegion,
+};
 
 /// The longest pieces of lists for which assist is asked.
 const SHORT: usize = 1 << 10;
@@ -53,7 +56,9 @@ impl Peer {
             .insert(address, len as u64, Access::ALL, None)
             .unwrap();
         let (there, process) = Segment::open(DEVICE, id, &segment.published(id)).unwrap();
-        let endpoint = SoftEndpoint::to_peer(process, there, Options::parse(options).unwrap());
+        segment.combiner.give(Arc::new(TripleAndAdd));
+        let (options, combiner) = (Options::parse(options).unwrap(), segment.combiner.clone());
+        let endpoint = SoftEndpoint::to_peer(process, there, options, combiner);
         Self {
             segment,
             endpoint: endpoint.unwrap(),
@@ -619,14 +624,7 @@ fn assist_survives_memory_that_was_taken_away() {
                 let moved = unsafe { peer.endpoint.transfer_blocks(direction, blocks) };
                 gone(moved.map_err(|failed| failed.error));
             }
-            let ones = [1.0_f64; 100];
-            let at = peer.region.at(offset as u64);
-            // SAFETY: the numbers are there until the operation has ended.
-            let added = unsafe {
-                let (ones, old) = (ones.as_ptr().cast(), ptr::null_mut());
-                peer.endpoint.add(at, Number::F64, ones, old, 800)
-            };
-            assert_eq!(added.unwrap(), None);
+            assert!(!add_ones(&peer, offset, 100, &mut []), "it was refused");
             peer.write(&[5; 64], offset - 64);
             assert_eq!(peer.read(offset - 64, 64), [5; 64]);
         });
@@ -658,50 +656,59 @@ fn what_assist_refuses_is_for_the_caller() {
     assert!(peer.all_slots_are_free());
 }
 
-/// Adds ones to doubles; false if nobody did. What they were goes to `old`, if there is any.
-fn add_ones(peer: &Peer, count: usize, old: &mut [f64]) -> bool {
-    let ones = vec![1_f64; count];
-    let at = peer.region.at(0);
-    let old = match old.is_empty() {
-        true => ptr::null_mut(),
-        false => old[..count].as_mut_ptr().cast(),
+/// Triples words at an offset and adds ones, under the lock in the first word of the peer's memory; false if nobody did.
+/// What they were goes to `old`, if there is any.
+fn add_ones(peer: &Peer, offset: usize, count: usize, old: &mut [u64]) -> bool {
+    let ones = vec![1_u64; count];
+    let what = Combination {
+        operation: 0,
+        ty: 0,
+        atomics: 0,
+        operands: Operands::One,
+        fetches: !old.is_empty(),
     };
-    let values = ones.as_ptr().cast();
-    // SAFETY: as many values.
-    unsafe { (peer.endpoint).add(at, Number::F64, values, old, 8 * count) }
-        .unwrap()
-        .is_some()
+    let elements = CombinedElements {
+        count,
+        operands: ones.as_ptr().cast(),
+        compare: ptr::null(),
+        old: old.as_mut_ptr().cast(),
+    };
+    let (lock, at) = (peer.region.at(0), peer.region.at(offset as u64));
+    // SAFETY: as many words; the operation is complete on return.
+    let (done, _) = unsafe { (peer.endpoint).combine(what, lock, at, elements) }.unwrap();
+    assert!(done == 0 || done == count);
+    done > 0
 }
 
 #[test]
 fn numbers_are_added_once_by_assist_or_left() {
     const COUNT: usize = 128;
-    let peer = Peer::new(8 * COUNT);
+    let peer = Peer::new(8 * (1 + COUNT));
     if !peer.attaches() {
         return;
     }
-    let doubles = |held: &[u8]| -> Vec<f64> {
-        let numbers = held.chunks_exact(8);
-        numbers
-            .map(|number| f64::from_ne_bytes(number.try_into().unwrap()))
+    let words = |held: &[u8]| -> Vec<u64> {
+        let words = held.chunks_exact(8);
+        words
+            .map(|word| u64::from_ne_bytes(word.try_into().unwrap()))
             .collect()
     };
-    let mut expected = vec![0.0; COUNT];
+    let next = |word: &u64| word.wrapping_mul(3).wrapping_add(1);
+    let mut expected = vec![0; COUNT];
     let mut add = |count: usize, fetches: bool| {
-        let mut old = vec![-1.0; if fetches { COUNT } else { 0 }];
-        if !add_ones(&peer, count, &mut old) {
-            let held = doubles(&peer.read(0, 8 * count));
-            let more = held.iter().map(|number| number + 1.0);
-            let more: Vec<_> = more.flat_map(f64::to_ne_bytes).collect();
-            peer.write(&more, 0);
+        let mut old = vec![7; if fetches { COUNT } else { 0 }];
+        if !add_ones(&peer, 8, count, &mut old) {
+            let held = words(&peer.read(8, 8 * count));
+            let more: Vec<_> = held.iter().map(next).flat_map(u64::to_ne_bytes).collect();
+            peer.write(&more, 8);
         } else if fetches {
             assert_eq!(old[..count], expected[..count]);
-            assert!(old[count..].iter().all(|&number| number == -1.0));
+            assert!(old[count..].iter().all(|&number| number == 7));
         }
         expected[..count]
             .iter_mut()
-            .for_each(|number| *number += 1.0);
-        let seen = doubles(&peer.read(0, 8 * COUNT));
+            .for_each(|number| *number = next(number));
+        let seen = words(&peer.read(8, 8 * COUNT));
         assert_eq!(seen, expected, "after {count} more");
     };
     let counts = [1, 50, 100, COUNT];
@@ -726,9 +733,9 @@ fn numbers_that_nobody_adds_are_left() {
     if !peer.attaches() {
         return;
     }
-    assert!(!add_ones(&peer, 10, &mut []), "nobody was asked");
+    assert!(!add_ones(&peer, 8, 10, &mut []), "nobody was asked");
     // Promised, and not given.
     peer.segment.assist().lend();
-    assert!(!add_ones(&peer, 100, &mut []));
+    assert!(!add_ones(&peer, 8, 100, &mut []));
     assert!(peer.all_slots_are_free());
 }
