@@ -387,10 +387,9 @@ impl Endpoint for TcpEndpoint {
     }
 
     fn liveness(&self) -> Result<()> {
-        // Only whether it has failed matters, and `status` tells that.
         let mut origin = self.origin();
+        // A refusal is no death.
         let _ = self.is_sound(&mut origin);
-        origin.ask();
-        (self.peer.status).liveness(self.peer.pid, &self.peer.host)
+        origin.liveness()
     }
 }

@@ -133,12 +133,16 @@ impl Origin {
     }
 
     /// After a reset, on either side of a connection with the process: asks whether it lives, and replaces the
-    /// connection if that was lost. False if it does not answer.
-    pub(super) fn ask(&mut self) -> bool {
-        let status = self.peer.status.clone();
-        if !self.is_lost && status.presence() != Presence::Reset {
-            return true;
+    /// connection if that was lost.
+    pub(super) fn ask(&mut self) {
+        if self.is_lost || self.peer.status.presence() == Presence::Reset {
+            self.redial();
         }
+    }
+
+    /// False if the process does not answer.
+    fn redial(&mut self) -> bool {
+        let status = self.peer.status.clone();
         let answer = (self.peer.redial)();
         let has_answered = !matches!(answer, Redialled::Silent);
         match answer {
@@ -158,14 +162,29 @@ impl Origin {
             Redialled::Silent => status.becomes(Presence::Here),
             Redialled::Gone => {
                 status.becomes(Presence::Gone);
-                let pid = self.peer.pid;
-                self.fail(Error::PeerGone { pid });
+                self.fail(self.was_reset("its process has ended"));
             }
         }
         has_answered
     }
 
+    /// Fails unless the process runs, as far as is known. If it is silent, its status does not tell that from an end.
+    pub(super) fn liveness(&mut self) -> Result<()> {
+        self.ask();
+        let known = self.peer.status.liveness(self.peer.pid, &self.peer.host);
+        match (&known, &self.failure) {
+            (Err(Error::PeerGone { .. }), Some(silence @ Error::NoAnswer { .. })) => {
+                Err(silence.clone())
+            }
+            _ => known,
+        }
+    }
+
+    /// The failure after a reset. The end of the process's own connection, or its farewell there, may have told more.
     fn was_reset(&self, but: &str) -> Error {
+        if let Err(told) = self.peer.status.liveness(self.peer.pid, &self.peer.host) {
+            return told;
+        }
         Error::NoAnswer {
             operation: "waiting for answers by TCP",
             pid: self.peer.pid,
@@ -544,18 +563,16 @@ impl Origin {
         }
     }
 
-    fn fail_by(&mut self, error: &io::Error) {
+    pub(super) fn fail_by(&mut self, error: &io::Error) {
         if is_reset(error) && self.peer.status.presence() != Presence::Closed {
             self.is_lost = self.done >= self.begun;
             if !self.is_lost {
-                self.peer.status.becomes(Presence::Reset);
-                let but = match self.ask() {
+                // Whatever its status is: others change it meanwhile.
+                let but = match self.redial() {
                     true => "its process has not ended",
                     false => "it does not answer",
                 };
-                // Its own connection may have ended first: then nobody asks any more.
-                let found = self.peer.status.liveness(self.peer.pid, &self.peer.host);
-                self.fail(found.err().unwrap_or_else(|| self.was_reset(but)));
+                self.fail(self.was_reset(but));
             }
             return;
         }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::{io, ptr};
 
 use super::frame::{Answer, Kind, REQUEST, Refusal, Request};
-use super::is_reset;
 use super::regions::Regions;
 use crate::channel::{Moved, Presence, Status};
 use crate::cross_memory::part;
@@ -173,12 +172,13 @@ impl Target {
         self.answer(Answer::Left);
     }
 
-    /// Called when the origin's connection has ended, or was reset.
+    /// Called when the origin's connection has ended, or has failed: a network that is down for long looks no different
+    /// from a process that has ended.
     pub(super) fn ended(&self, error: Option<&io::Error>) {
         if self.phase == Phase::Serving {
             self.origin.becomes(match error {
-                Some(error) if is_reset(error) => Presence::Reset,
-                _ => Presence::Gone,
+                Some(_) => Presence::Reset,
+                None => Presence::Gone,
             });
         }
     }
@@ -993,12 +993,15 @@ mod tests {
     }
 
     #[test]
-    fn who_is_reset_may_live() {
-        let setup = setup();
-        setup
-            .target
-            .ended(Some(&io::ErrorKind::ConnectionReset.into()));
-        assert_eq!(setup.status.presence(), Presence::Reset);
+    fn whose_connection_has_failed_may_live() {
+        let (reset, silent) = (io::ErrorKind::ConnectionReset, io::ErrorKind::TimedOut);
+        let setup = [reset, silent].map(|kind| {
+            let setup = setup();
+            setup.target.ended(Some(&kind.into()));
+            assert_eq!(setup.status.presence(), Presence::Reset, "{kind}");
+            setup
+        });
+        let [setup, _] = setup;
         setup.status.becomes(Presence::Gone);
         setup.status.becomes(Presence::Here);
         assert_eq!(setup.status.presence(), Presence::Gone, "for good");

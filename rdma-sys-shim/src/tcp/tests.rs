@@ -14,8 +14,8 @@ use super::origin::{Origin, Peer};
 use super::serving::serve;
 use super::target::Target;
 use super::*;
-use crate::channel::{Next, OwnDescriptor, Presence, Redialled, Side, Status, prepare};
 use crate::device::combine::GivenCombiner;
+use crate::channel::{Next, OwnDescriptor, Presence, Redialled, Side, Status, Stream, prepare};
 use crate::system::page_size;
 use crate::{Assist, Direction, Fetch, RemoteAddress, Ticket, Width};
 
@@ -232,6 +232,14 @@ fn a_peer_gets_through_to_a_port_with_thousands_of_strangers() {
     drop(strangers);
 }
 
+/// Both ends of a connection.
+fn pair() -> (Stream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    prepare(&ours, Side::Origin).unwrap();
+    (OwnDescriptor::new(ours), listener.accept().unwrap().0)
+}
+
 /// The ends of a connection that is reset, and of the one that follows. `lives`: what the process does when it is dialled
 /// again.
 fn reset_amid(lives: bool, is_idle: bool) -> (Origin, Arc<Status>, TcpStream) {
@@ -266,12 +274,6 @@ fn reset_after(
     lives: bool,
     before: impl FnOnce(&mut Origin, &mut TcpStream),
 ) -> (Origin, Arc<Status>, TcpStream) {
-    let pair = || {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        prepare(&ours, Side::Origin).unwrap();
-        (OwnDescriptor::new(ours), listener.accept().unwrap().0)
-    };
     let ((first, mut theirs), (second, others)) = (pair(), pair());
     let (status, second) = (Arc::<Status>::default(), Mutex::new(Some(second)));
     let peer = Peer {
@@ -393,6 +395,38 @@ fn a_reset_after_the_end_of_the_peers_own_connection_is_a_death() {
     }
 }
 
+#[test]
+fn who_left_after_a_reset_has_left() {
+    let (mut origin, status, _) = reset_amid(false, true);
+    status.becomes(Presence::Closed);
+    // SAFETY: it has no buffers.
+    let posted = unsafe { origin.post(&Request::of(Kind::Leave), None, None, true) };
+    assert!(
+        matches!(posted, Err(crate::Error::PeerClosed { pid: 7, .. })),
+        "{posted:?}"
+    );
+}
+
+/// To whoever waits for an operation, and to whoever asks whether the process lives.
+#[test]
+fn silence_is_not_a_death_to_anyone() {
+    let (ours, _theirs) = pair();
+    let peer = Peer {
+        pid: 7,
+        host: "n1".into(),
+        redial: Box::new(|| Redialled::Silent),
+        status: Arc::default(),
+    };
+    let mut origin = Origin::new(Arc::new(peer), Arc::new(ours));
+    origin.fail_by(&io::ErrorKind::TimedOut.into());
+    for answer in [origin.check(), origin.liveness()] {
+        assert!(
+            matches!(answer, Err(crate::Error::NoAnswer { .. })),
+            "{answer:?}"
+        );
+    }
+}
+
 /// Closes it as a kernel does that no longer knows it.
 fn reset(stream: TcpStream) {
     let linger = libc::linger {
@@ -415,7 +449,6 @@ fn reset(stream: TcpStream) {
 #[test]
 fn a_thread_that_waits_serves_peers_beside_the_agent() {
     use std::sync::atomic::{AtomicBool, Ordering};
-
     let _others = ASSISTING.lock();
     let (target, origin) = (open(1), open(1));
     let region = target.allocate(8, 8).unwrap();
