@@ -19,6 +19,11 @@ use crate::error::TCP;
 use crate::system::{is_shortage, random};
 use crate::{Error, LIVENESS_INTERVAL, Result};
 
+/// How long an address that ends connections is tried again. A process that ends may accept for a moment more, and
+/// then refuses.
+const ENDING: Duration = Duration::from_millis(500);
+const BETWEEN_TRIES: Duration = Duration::from_millis(5);
+
 /// Why an attempt to reach one address failed.
 enum Failed {
     /// No process listens there.
@@ -63,7 +68,6 @@ pub(crate) enum Redialled {
 pub(crate) fn redial(own: &Record, peer: &Record, at: IpAddr, patience: Duration) -> Redialled {
     match try_address(own, peer, at, [patience; 2]) {
         Ok(stream) => Redialled::Lives(stream),
-        // While a process ends, its port may accept for a moment, and then ends the connection.
         Err(Failed::Refused | Failed::Other | Failed::Ended) => Redialled::Gone,
         Err(Failed::Full | Failed::Silent(_) | Failed::Call(_)) => Redialled::Silent,
     }
@@ -237,7 +241,23 @@ impl Dialling {
     }
 }
 
+/// Tries it until it no longer ends connections, for a while.
 fn try_address(
+    own: &Record,
+    peer: &Record,
+    address: IpAddr,
+    limits: [Duration; 2],
+) -> std::result::Result<Stream, Failed> {
+    let begun = Instant::now();
+    loop {
+        match try_once(own, peer, address, limits) {
+            Err(Failed::Ended) if begun.elapsed() < ENDING => std::thread::sleep(BETWEEN_TRIES),
+            result => return result,
+        }
+    }
+}
+
+fn try_once(
     own: &Record,
     peer: &Record,
     address: IpAddr,

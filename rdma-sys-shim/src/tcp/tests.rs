@@ -14,8 +14,8 @@ use super::origin::{Origin, Peer};
 use super::serving::serve;
 use super::target::Target;
 use super::*;
-use crate::device::combine::GivenCombiner;
 use crate::channel::{Next, OwnDescriptor, Presence, Redialled, Side, Status, Stream, prepare};
+use crate::device::combine::GivenCombiner;
 use crate::system::page_size;
 use crate::{Assist, Direction, Fetch, RemoteAddress, Ticket, Width};
 
@@ -425,6 +425,29 @@ fn silence_is_not_a_death_to_anyone() {
             "{answer:?}"
         );
     }
+}
+
+/// Its port may accept for a moment more.
+#[test]
+fn a_process_that_ends_while_it_is_dialled_is_gone() {
+    let origin = open(1);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut peer = open(1).own.clone();
+    peer.port = listener.local_addr().unwrap().port();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            thread::sleep(Duration::from_millis(10));
+            drop(stream);
+            thread::sleep(Duration::from_millis(10));
+            drop(listener);
+        });
+        let dialled = origin.connect(&peer.encode(MARK)).map(drop);
+        assert!(
+            matches!(dialled, Err(crate::Error::PeerGone { .. })),
+            "{dialled:?}"
+        );
+    });
 }
 
 /// Closes it as a kernel does that no longer knows it.
