@@ -21,7 +21,7 @@ impl OnTarget<'_> {
         parts: &LayoutWork<'_>,
         blocks: &mut impl Iterator<Item = ElementBlock>,
     ) -> Result<(Option<ElementBlock>, Ticket)> {
-        // Work on many elements at once keeps only the single atomics out that threads have announced.
+        // The single atomics of a thread without an in-flight flag would meet work on many elements in bulk mode.
         if self.window.flags.is_some() {
             return Ok((blocks.next(), Ticket::DONE));
         }

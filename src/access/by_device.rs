@@ -1,7 +1,7 @@
-//! Accumulates that the processor does not carry out. Elements that single atomics update are words: the device's
-//! atomics change them, or loops of its compare-and-swap do. Atomics take effect after everything that was posted
-//! before them, which keeps accumulates in order. All other elements are combined under the accumulate lock: see
-//! `locked_by_device`.
+//! Accumulates on memory that is not mapped. If no thread of the target carries them out (`at_target`), elements that single
+//! atomics update are words: the device's atomics change them, or loops of its compare-and-swap do. Atomics take effect
+//! after everything that was posted before them, which keeps accumulates in order. All other elements are combined under
+//! the accumulate lock: see `locked_by_device`.
 
 use std::iter;
 

@@ -1,4 +1,18 @@
 //! One-sided operations.
+//!
+//! Which way an accumulate goes (accumulate, get_accumulate, fetch_and_op, compare_and_swap) depends on its elements: their
+//! type and alignment, and whether the target's memory is mapped here. It never depends on the operation.
+//!
+//! | the target's memory | elements that single atomics update | other elements |
+//! |---|---|---|
+//! | mapped | the processor's atomics (`elementwise`), many at a time under the accumulate lock (`words`, `bulk_mode`) | combined under the accumulate lock (`locked`) |
+//! | not mapped, a thread of the target serves | one request for a block (`at_target`); the thread does what is said above (`combiner`) | the same |
+//! | not mapped, else | the device's atomics, or loops of its compare-and-swap (`by_device`) | read, combined and written back under the lock (`locked_by_device`) |
+//!
+//! The call of one element on mapped memory is inlined (`accumulate`, `fetch`). All other calls go through
+//! `accumulate_layouts`, which checks the place (`bounds`, `spot`) and walks the blocks (`layout_work`, `work`). Special
+//! cases before that: layouts that divide runs of narrow elements (`runs`), several regions of a dynamic window (`apart`),
+//! and lists of places (`indexed`).
 
 mod accumulate;
 mod accumulate_layouts;

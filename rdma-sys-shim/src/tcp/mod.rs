@@ -4,6 +4,9 @@
 //! connection's stream. An origin opens a connection to a target when it first needs one; its own threads send the
 //! requests and receive the answers. So a pair of ranks that accesses memory in both directions has two connections,
 //! and a thread that sends to a peer need not serve it at the same time.
+//!
+//! An accumulate is a request of its own (`Kind::Combine`), whose operands are combined from where they arrive, in parts of
+//! some KiB. If another process has its lock, the connection pauses for a millisecond, and the others are served.
 
 mod endpoint;
 mod frame;
