@@ -40,8 +40,12 @@ pub(super) enum Way {
 }
 
 /// The longest runs and list pieces that use assist. For longer ones, the kernel is faster between distant processors,
-/// although it takes a third of a microsecond for each piece. An accumulate would take two calls of the kernel.
+/// although it takes a third of a microsecond for each piece.
 const LONGEST_BY_ASSIST: usize = 1 << 10;
+
+/// The same for accumulates, which take two calls of the kernel. For longer ones, the origin combines one part while the
+/// kernel moves the next.
+const LONGEST_COMBINED_BY_ASSIST: usize = 32 << 10;
 
 /// After this many parts by the kernel, a sleeping thread of the target is called. Waking it takes as long as two or
 /// three parts.
@@ -69,11 +73,14 @@ impl Shape {
 /// The way for `len` bytes, or for pieces of at most `len` bytes. `polls`: whether a thread of the target polls for
 /// requests.
 pub(super) fn way(path: Path, shape: Shape, len: usize, polls: impl FnOnce() -> bool) -> Way {
-    let is_short = shape == Shape::Combined || len <= LONGEST_BY_ASSIST;
+    let longest = match shape {
+        Shape::Combined => LONGEST_COMBINED_BY_ASSIST,
+        Shape::Run | Shape::List(_) => LONGEST_BY_ASSIST,
+    };
     match path {
         Path::Direct => Way::Own,
         Path::Agent => Way::Agent,
-        Path::CrossMemory if is_short && polls() => Way::Assist,
+        Path::CrossMemory if len <= longest && polls() => Way::Assist,
         Path::CrossMemory => Way::Kernel,
     }
 }
@@ -206,7 +213,6 @@ mod tests {
             for (index, &(from, way)) in polled.iter().enumerate() {
                 let lengths = match polled.get(index + 1) {
                     Some(&(next, _)) => format!("of up to {}", bytes(next - 1)),
-                    None if from == 1 => "of any length".to_owned(),
                     None => format!("of more than {}", bytes(from - 1)),
                 };
                 rows.push(format!(
