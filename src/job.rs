@@ -187,6 +187,13 @@ impl Job {
         set_hook(Some(Arc::new(hook)));
     }
 
+    /// Local. Whether ranks of this host outnumber their processors. Then waiting threads do not serve other ranks,
+    /// since they have no processor during most of a wait. Unstable: see [`lower`](crate::lower).
+    #[must_use]
+    pub fn is_oversubscribed(&self) -> bool {
+        self.context.patience().is_oversubscribed()
+    }
+
     /// Local. Makes [`Job::abort`] call `hook` with its arguments after it has told the other ranks. Replaces an
     /// earlier hook. Unstable: see [`lower`](crate::lower).
     pub fn on_abort(&self, hook: impl Fn(i32, &str) + Send + Sync + 'static) {

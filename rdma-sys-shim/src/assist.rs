@@ -1,9 +1,17 @@
 //! Assist: a waiting thread serves requests of its process's peers. So peers need not wait for another thread or use
 //! the kernel. It costs a program that computes nothing: if no thread takes a request, the origin does without.
+//!
+//! A thread may also serve *in passing*: a front end has its host call `serve_in_passing` whenever the host looks for
+//! messages. Nobody knows when the host calls next, so such a thread promises nothing. For some milliseconds after it has
+//! looked at the slots of soft, origins make requests as if it polled. Over tcp, a look that finds requests soon after
+//! the look before puts the agent to sleep, and a timer wakes it if none is found for 0.2 ms (`channel::lending`). So a
+//! rank that returns from the host and computes leaves requests without service for no longer than that. Looks that find
+//! nothing come to be a microsecond apart, those over tcp at least two. The thread takes no lock that it would have to
+//! wait for, so the host may call it on any thread, on several at once, and within the library's own calls and waits.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
 
 /// Serves requests of peers by a waiting thread.
 pub(crate) trait Assisted: Send + Sync {
@@ -17,6 +25,10 @@ pub(crate) trait Assisted: Send + Sync {
     /// Serves the present requests without waiting. Returns the number of requests or connections served. Another call,
     /// or [`withdraw`](Self::withdraw), follows.
     fn serve(&self) -> usize;
+
+    /// As `serve`, by a thread that passes by `now`: it has not called `lend`, and may pass again at once or never. Waits
+    /// for no lock.
+    fn serve_in_passing(&self, now: Instant) -> usize;
 
     /// Sleeps for `limit`, or until a peer calls.
     fn sleep(&self, limit: Duration);
@@ -37,6 +49,8 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 static COUNT_WAITING: AtomicUsize = AtomicUsize::new(0);
 /// Requests that threads of this process served while they waited.
 static SERVED: AtomicU64 = AtomicU64::new(0);
+/// Those of them that threads served in passing.
+static SERVED_IN_PASSING: AtomicU64 = AtomicU64::new(0);
 
 /// The [`Assisted`] that one wait serves together.
 type AssistedList = Arc<[Arc<dyn Assisted>]>;
@@ -144,6 +158,84 @@ pub fn has_attached() -> bool {
     COUNT_WAITING.load(Ordering::Relaxed) != 0
 }
 
+/// Threads pass by some tens of nanoseconds apart, and then a look for requests would cost them more than anything else.
+/// So looks that find nothing come to be `APART` from each other, but at most `MOST_SKIPPED` calls.
+const APART: Duration = Duration::from_micros(1);
+const MOST_SKIPPED: u32 = 63;
+
+struct Passing {
+    looked: Option<Instant>,
+    /// The calls between the last look and the next one.
+    skipped: u32,
+}
+
+/// One thread at a time looks.
+static PASSING: Mutex<Passing> = Mutex::new(Passing {
+    looked: None,
+    skipped: 0,
+});
+/// The calls until the next look.
+static CALLS_LEFT: AtomicU32 = AtomicU32::new(0);
+
+/// Serves requests of peers by a thread that passes by, and does not wait in the library; returns how many. Most calls
+/// are two loads; if no peer can make a request, all are one. It waits for no lock, so it may be called from anywhere,
+/// by several threads.
+pub fn serve_in_passing() -> usize {
+    if COUNT.load(Ordering::Relaxed) == 0 {
+        return 0;
+    }
+    // Threads may lose each other's counts.
+    let left = CALLS_LEFT.load(Ordering::Relaxed);
+    if left > 0 {
+        CALLS_LEFT.store(left - 1, Ordering::Relaxed);
+        return 0;
+    }
+    let Some(mut passing) = try_lock(&PASSING) else {
+        return 0;
+    };
+    let Some(list) = try_lock(&ALL).and_then(|all| all.list.clone()) else {
+        return 0;
+    };
+    let now = Instant::now();
+    let served: usize = list.iter().map(|one| one.serve_in_passing(now)).sum();
+    if served > 0 {
+        SERVED.fetch_add(served as u64, Ordering::Relaxed);
+        SERVED_IN_PASSING.fetch_add(served as u64, Ordering::Relaxed);
+    }
+    CALLS_LEFT.store(passing.skip(now, served > 0), Ordering::Relaxed);
+    served
+}
+
+impl Passing {
+    /// How many calls come before the next look.
+    fn skip(&mut self, now: Instant, has_served: bool) -> u32 {
+        let before = self.looked.replace(now);
+        let since = before.map(|before| now.saturating_duration_since(before));
+        self.skipped = match since {
+            Some(since) if !has_served && since < APART => (2 * self.skipped + 1).min(MOST_SKIPPED),
+            Some(since) if !has_served && since < 2 * APART => self.skipped,
+            Some(_) if !has_served => self.skipped / 2,
+            _ => 0,
+        };
+        self.skipped
+    }
+}
+
+/// `None` while another thread has it.
+fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+/// The number of requests that threads of this process have served in passing.
+#[must_use]
+pub fn served_in_passing() -> u64 {
+    SERVED_IN_PASSING.load(Ordering::Relaxed)
+}
+
 /// The service of a waiting thread for peers of its process.
 pub struct Assist {
     list: AssistedList,
@@ -235,5 +327,31 @@ impl Assist {
 impl Drop for Assist {
     fn drop(&mut self) {
         self.withdraw();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_in_passing_that_find_nothing_come_to_be_apart() {
+        let mut passing = Passing {
+            looked: None,
+            skipped: 0,
+        };
+        let mut now = Instant::now();
+        let mut skips = |nanos: u64, has_served| {
+            now += Duration::from_nanos(nanos);
+            passing.skip(now, has_served)
+        };
+        let often: Vec<u32> = (0..8).map(|_| skips(50, false)).collect();
+        assert_eq!(often, [0, 1, 3, 7, 15, 31, 63, 63]);
+        assert_eq!(skips(1500, false), 63);
+        assert_eq!(skips(5000, false), 31);
+        assert_eq!(skips(50, true), 0);
+        // Calls that are far apart each look.
+        let seldom: Vec<u32> = (0..3).map(|_| skips(5000, false)).collect();
+        assert_eq!(seldom, [0; 3]);
     }
 }

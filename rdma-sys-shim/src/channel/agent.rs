@@ -360,6 +360,21 @@ impl<S: Serve> Assisted for Channel<S> {
         served
     }
 
+    fn serve_in_passing(&self, now: Instant) -> usize {
+        if !self.lending.pass(now) {
+            return 0;
+        }
+        let Some(mut running) = self.try_running() else {
+            return 0;
+        };
+        let served = running.assist();
+        // If the agent sleeps, the next look goes on with the rest, or else the timer wakes it.
+        if served > 0 && !self.lending.note_found_in_passing(now) && !running.ready.is_empty() {
+            self.shared.wake();
+        }
+        served
+    }
+
     fn sleep(&self, limit: Duration) {
         self.bell.wait(limit);
     }

@@ -8,8 +8,8 @@
 //! preempted in the middle of a request, others wait for it, as they would for the agent.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::time::{
@@ -23,6 +23,13 @@ use crate::{Error, Result};
 /// How often the agent checks that a thread which promised to serve still does. The thread may meanwhile wait for
 /// something else, compute in a hook of the program, or have lost its processor.
 const TICK: Duration = Duration::from_millis(1);
+
+/// Threads that pass by have not promised to serve. Their looks are at least `BETWEEN` apart, since each is a system
+/// call. If they come at most `FREQUENT` apart and find requests, these do not wake the agent until none was found for a
+/// time of between half of `ABSENCE` and all of it.
+const BETWEEN: Duration = Duration::from_micros(2);
+const FREQUENT: Duration = Duration::from_micros(20);
+const ABSENCE: Duration = Duration::from_micros(200);
 
 /// Divides events between the agent and threads that serve in its place.
 pub(super) struct Lending {
@@ -47,6 +54,11 @@ struct State {
     ticks: bool,
     /// Whether a thread has served since the last tick.
     has_served: bool,
+    /// The last look of a thread that passes by, and whether it came soon after the one before.
+    looked: Option<Instant>,
+    is_frequent: bool,
+    /// When such a thread last set the timer.
+    put_off: Option<Instant>,
 }
 
 impl Lending {
@@ -93,7 +105,7 @@ impl Lending {
         if state.lenders == 1 {
             self.put_to_sleep(&mut state, true);
             if !state.ticks {
-                self.tick_every(&mut state, TICK);
+                self.set_timer(&mut state, TICK, true);
             }
         }
     }
@@ -114,23 +126,72 @@ impl Lending {
         self.state().has_served = true;
     }
 
+    /// Whether a thread that passes by should look for requests now.
+    pub(super) fn pass(&self, now: Instant) -> bool {
+        let Some(mut state) = self.try_state() else {
+            return false;
+        };
+        let since = state.looked.map(|last| now.saturating_duration_since(last));
+        if since.is_some_and(|since| since < BETWEEN) {
+            return false;
+        }
+        state.looked = Some(now);
+        state.is_frequent = since.is_some_and(|since| since <= FREQUENT);
+        state.has_served = true;
+        true
+    }
+
+    /// Notes that this look has found requests. Returns whether the agent sleeps.
+    pub(super) fn note_found_in_passing(&self, now: Instant) -> bool {
+        let Some(mut state) = self.try_state() else {
+            return false;
+        };
+        if state.lenders > 0 {
+            return state.is_agent_asleep;
+        }
+        let is_due = match state.is_agent_asleep {
+            true => (state.put_off)
+                .is_none_or(|since| now.saturating_duration_since(since) >= ABSENCE / 2),
+            false => state.is_frequent,
+        };
+        if is_due {
+            if !state.is_agent_asleep {
+                self.put_to_sleep(&mut state, true);
+            }
+            state.put_off = Some(now);
+            self.set_timer(&mut state, ABSENCE, false);
+        }
+        state.is_agent_asleep
+    }
+
+    /// `None` while another thread has it.
+    fn try_state(&self) -> Option<MutexGuard<'_, State>> {
+        match self.state.try_lock() {
+            Ok(state) => Some(state),
+            Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     pub(super) fn is_agent_asleep(&self) -> bool {
         self.state().is_agent_asleep
     }
 
-    /// Handles a tick of the timer. True if no thread has served since the last tick, though one promised to. Then
-    /// requests wake the agent again, until a thread lends anew.
+    /// Handles a tick of the timer. True if no thread has served since the last tick, though one promised to, or none
+    /// passes by any more. Then requests wake the agent again, until a thread lends anew or finds some.
     pub(super) fn tick(&self) -> bool {
         let _ = rustix::io::read(&*self.timer, &mut [0; 8]);
         let mut state = self.state();
         let is_idle = !std::mem::take(&mut state.has_served);
-        if state.lenders == 0 {
-            self.tick_every(&mut state, Duration::ZERO);
-        } else if is_idle && state.is_agent_asleep {
-            self.put_to_sleep(&mut state, false);
-            return true;
+        if state.lenders == 0 && state.ticks {
+            self.set_timer(&mut state, Duration::ZERO, false);
         }
-        false
+        // Without a thread that has promised to serve, the timer says that none has found requests in passing.
+        let wakes = state.is_agent_asleep && (is_idle || state.lenders == 0);
+        if wakes {
+            self.put_to_sleep(&mut state, false);
+        }
+        wakes
     }
 
     fn put_to_sleep(&self, state: &mut State, is_asleep: bool) {
@@ -145,18 +206,18 @@ impl Lending {
         }
     }
 
-    /// Sets the timer's interval; zero stops it.
-    fn tick_every(&self, state: &mut State, interval: Duration) {
-        let interval = Timespec {
+    /// Sets the timer to a time from now; zero stops it. `ticks`: it goes on at this interval.
+    fn set_timer(&self, state: &mut State, time: Duration, ticks: bool) {
+        let spec = |time: Duration| Timespec {
             tv_sec: 0,
-            tv_nsec: interval.as_nanos() as i64,
+            tv_nsec: time.as_nanos() as i64,
         };
         let time = Itimerspec {
-            it_interval: interval,
-            it_value: interval,
+            it_interval: spec(if ticks { time } else { Duration::ZERO }),
+            it_value: spec(time),
         };
         match timerfd_settime(&*self.timer, TimerfdTimerFlags::empty(), &time) {
-            Ok(_) => state.ticks = interval.tv_nsec != 0,
+            Ok(_) => state.ticks = ticks,
             Err(error) => tracing::error!(%error, "the agent cannot set its timer"),
         }
     }
@@ -216,5 +277,42 @@ mod tests {
         assert!(!lending.tick());
         epoll::delete(lending.served(), &request).unwrap();
         assert!(woken(&lending, 20).is_empty());
+    }
+
+    #[test]
+    fn threads_that_find_requests_in_passing_put_the_agent_to_sleep_for_a_moment() {
+        let lending = Lending::new(REQUESTS, TIMER).unwrap();
+        let request = eventfd(1, EventfdFlags::CLOEXEC).unwrap();
+        let data = EventData::new_u64(7);
+        epoll::add(lending.served(), &request, data, EventFlags::IN).unwrap();
+        let mut now = Instant::now();
+        let mut passes = |after: Duration| {
+            now += after;
+            lending
+                .pass(now)
+                .then(|| lending.note_found_in_passing(now))
+        };
+        assert_eq!(passes(FREQUENT), Some(false), "the first");
+        assert_eq!(passes(BETWEEN / 2), None, "soon");
+        assert_eq!(passes(FREQUENT * 2), Some(false), "seldom");
+        assert!(woken(&lending, 0).contains(&REQUESTS));
+
+        assert_eq!(passes(FREQUENT), Some(true));
+        assert_eq!(woken(&lending, 1000), [TIMER], "after that time alone");
+        assert!(lending.tick());
+        assert!(woken(&lending, 0).contains(&REQUESTS));
+        assert!(!lending.tick(), "once");
+
+        // Beside a thread that has promised to serve.
+        assert_eq!(passes(FREQUENT), Some(true));
+        lending.lend();
+        assert_eq!(passes(FREQUENT), Some(true));
+        assert!(!lending.tick(), "it has looked");
+        assert!(lending.withdraw());
+        assert_eq!(passes(FREQUENT), Some(true));
+        assert_eq!(woken(&lending, 1000), [TIMER]);
+        assert!(lending.tick());
+        epoll::delete(lending.served(), &request).unwrap();
+        assert!(woken(&lending, 20).is_empty(), "the timer has ended");
     }
 }

@@ -2,13 +2,14 @@
 //! request, the origin uses the kernel after a short time.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::agent;
 use super::segment::Segment;
 use super::slots::{self, SLOTS, Slot, Slots as _};
 use crate::assist::{Assisted, Attached};
 use crate::guard;
+use crate::primitive::milliseconds;
 
 /// Lets waiting threads assist, for a region that peers cannot map.
 pub(crate) fn attach(segment: &Arc<Segment>) -> Attached {
@@ -28,6 +29,11 @@ impl Assisted for Segment {
     fn serve(&self) -> usize {
         let carry_out = |index: usize, slot: &Slot| agent::carry_out(self, index, slot);
         slots::serve_offered(self, 0..SLOTS, carry_out)
+    }
+
+    fn serve_in_passing(&self, _: Instant) -> usize {
+        self.assist().note_passing(milliseconds());
+        self.serve()
     }
 
     fn sleep(&self, limit: Duration) {

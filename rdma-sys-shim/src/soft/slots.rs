@@ -37,6 +37,10 @@ const REFUSED: u32 = 5;
 /// After this many milliseconds, nobody serves an offer: its origin is dead, or about to take it back.
 const STALE: u32 = 100;
 
+/// For this many milliseconds, a thread that has looked at the slots in passing is expected to do so again. Longer than
+/// a tick of the clock.
+const PASSING: u32 = 10;
+
 /// How origins notify the agent thread.
 #[repr(C, align(64))]
 pub(crate) struct Bell {
@@ -60,6 +64,8 @@ pub(crate) struct AssistWords {
     called: AtomicU32,
     /// The number of threads that sleep on `called`.
     asleep: AtomicU32,
+    /// The time in [`milliseconds`] at which a thread last looked at the slots in passing; 0: never.
+    passed: AtomicU32,
 }
 
 /// One request to the agent or a waiting thread. It fits into one cache line, with as much data as the operands hold.
@@ -330,8 +336,21 @@ impl AssistWords {
         self.lent.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// The calling thread is about to look at the slots, and will probably do so again soon.
+    pub(crate) fn note_passing(&self, now: u32) {
+        // A store at every look would take the cache line from peers that read it.
+        if self.passed.load(Ordering::Relaxed) != now {
+            self.passed.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a thread polls the slots, or has just looked at them in passing.
     pub(crate) fn are_lent(&self) -> bool {
-        self.lent.load(Ordering::Relaxed) != 0
+        if self.lent.load(Ordering::Relaxed) != 0 {
+            return true;
+        }
+        let passed = self.passed.load(Ordering::Relaxed);
+        passed != 0 && milliseconds().wrapping_sub(passed) <= PASSING
     }
 
     /// Wakes a sleeping thread to check the slots. A thread that is about to sleep may miss it, and sleeps for its

@@ -2,8 +2,8 @@
 //! Requests are sent while the peer says that one of its threads polls. A transfer takes several requests, so that the
 //! peer carries out one while this process fills the next.
 //!
-//! If no thread takes a request within some microseconds, the origin takes it back and uses the kernel. After two such
-//! misses within one tick of the coarse clock, it makes no requests until the tick is over. After some transfers by the
+//! If no thread takes a request within some microseconds, the origin takes it back and uses the kernel: for the next two
+//! transfers, and for twice as many after each further miss, until a request is taken. After some transfers by the
 //! kernel, it calls a thread of the peer that sleeps in a wait; this thread stays awake while requests arrive, and at
 //! most half a millisecond longer. If the peer is stopped in the middle of a copy, the origin waits for it.
 
@@ -25,14 +25,17 @@ const LOOKS: u32 = 8;
 /// Milliseconds between two searches for slots of dead processes.
 const SWEEP_EVERY: u32 = 100;
 
+/// The most transfers that do without a request after one that was not taken up: some tenths of a millisecond.
+const LONGEST_PAUSE: u32 = 256;
+
 /// What this process knows about waiting threads of the peer.
 #[derive(Default)]
 pub(super) struct AssistState {
-    /// The time in [`milliseconds`] of the last request that no thread took up; 0: never. The thread that polled may
-    /// have lost its processor.
+    /// Requests that no thread has taken up, since one last did. The thread that polled may have lost its processor, or
+    /// do something else.
     missed: AtomicU32,
-    /// No requests are made until this tick is over, since two were not taken up in it; 0: no pause.
-    paused: AtomicU32,
+    /// The number of transfers that do without a request, for this reason: twice as many after each miss.
+    pause: AtomicU32,
     /// Parts that the kernel has moved since the last call to a sleeping thread.
     parts: AtomicU32,
     /// The time of the last search for slots of dead processes.
@@ -59,7 +62,11 @@ impl AssistState {
             return true;
         }
         if segment.assist().are_lent() {
-            return !self.is_paused();
+            let pause = self.pause.load(Ordering::Relaxed);
+            if pause > 0 {
+                self.pause.store(pause - 1, Ordering::Relaxed);
+            }
+            return pause == 0;
         }
         let parts = parts + self.parts.load(Ordering::Relaxed);
         let calls = parts >= select::WORTH_A_CALL;
@@ -71,22 +78,16 @@ impl AssistState {
         false
     }
 
-    fn is_paused(&self) -> bool {
-        let paused = self.paused.load(Ordering::Relaxed);
-        if paused == 0 {
-            return false;
-        }
-        let is_paused = paused == milliseconds();
-        if !is_paused {
-            self.paused.store(0, Ordering::Relaxed);
-        }
-        is_paused
+    fn note_miss(&self) {
+        let missed = self.missed.load(Ordering::Relaxed).saturating_add(1);
+        self.missed.store(missed, Ordering::Relaxed);
+        let pause = 1 << missed.min(LONGEST_PAUSE.ilog2());
+        self.pause.store(pause, Ordering::Relaxed);
     }
 
-    fn note_miss(&self) {
-        let now = milliseconds().max(1);
-        if self.missed.swap(now, Ordering::Relaxed) == now {
-            self.paused.store(now, Ordering::Relaxed);
+    fn note_hit(&self) {
+        if self.missed.load(Ordering::Relaxed) != 0 {
+            self.missed.store(0, Ordering::Relaxed);
         }
     }
 
@@ -162,8 +163,10 @@ impl AssistState {
             }
             match answer {
                 Ok(answer) => {
-                    if waits && answer == Asked::NotTakenUp {
-                        self.note_miss();
+                    match answer {
+                        Asked::NotTakenUp if waits => self.note_miss(),
+                        Asked::NotTakenUp => {}
+                        Asked::Done | Asked::Refused => self.note_hit(),
                     }
                     slots::give_back(segment.slot(slot));
                 }
@@ -216,8 +219,11 @@ impl AssistState {
         // On an error, the peer is gone, and the slot keeps its state.
         let answer = collect(segment, peer, slot, Some(self.patience(shape)))?;
         match answer {
-            Asked::Done => take(slot),
-            Asked::Refused => {}
+            Asked::Done => {
+                self.note_hit();
+                take(slot);
+            }
+            Asked::Refused => self.note_hit(),
             Asked::NotTakenUp => self.note_miss(),
         }
         slots::give_back(segment.slot(slot));

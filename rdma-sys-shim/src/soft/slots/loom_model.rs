@@ -68,6 +68,7 @@ impl Queue {
                 lent: AtomicU32::new(0),
                 called: AtomicU32::new(0),
                 asleep: AtomicU32::new(0),
+                passed: AtomicU32::new(0),
             },
             slots: (0..slots).map(|_| slot()).collect(),
             data: (0..slots).map(|_| UnsafeCell::new(0)).collect(),

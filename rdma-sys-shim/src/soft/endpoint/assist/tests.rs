@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::{ptr, thread};
 
 use super::*;
-use crate::assist::Assist;
+use crate::assist::{Assist, Assisted as _};
 use crate::device::batch::{LocalPiece, RemoteRun, TransferBatch};
 use crate::device::combine::triple_and_add::TripleAndAdd;
 use crate::guard;
@@ -263,6 +263,26 @@ fn assist_that_was_promised_and_does_not_come_is_not_waited_for() {
 }
 
 #[test]
+fn a_thread_that_looks_in_passing_serves() {
+    let peer = Peer::new(MOST + 100);
+    if !peer.attaches() {
+        return;
+    }
+    let (over, served) = (AtomicBool::new(false), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                let count = peer.segment.serve_in_passing(Instant::now());
+                served.fetch_add(count, Ordering::Relaxed);
+            }
+        });
+        let _ends = Ends(&over);
+        until_served(&served, |round| transfers_arrive(&peer, round));
+    });
+    assert!(peer.all_slots_are_free());
+}
+
+#[test]
 fn pieces_of_batches_arrive_with_assist_or_without() {
     let peer = Peer::new(1 << 20);
     if !peer.attaches() {
@@ -465,7 +485,7 @@ fn many_origins_share_the_slots_of_one_peer() {
                             peer.write(&sent, offset);
                             assert_eq!(peer.read(offset, len), sent);
                             // More threads than processors are bound to disappoint each other.
-                            peer.endpoint.assist.paused.store(0, Ordering::Relaxed);
+                            peer.endpoint.assist.pause.store(0, Ordering::Relaxed);
                             round += 1;
                         }
                         assert!(round < MOST_ROUNDS, "nobody serves");
