@@ -8,7 +8,10 @@ use crate::exported::in_front;
 use crate::host;
 use crate::keyval::not_copied;
 use crate::mpi_h::{MPI_Comm, MPI_Errhandler, MPI_Info};
-use crate::{carrier, constants, groups, launcher, loaded, memory, process, report, types, world};
+use crate::{
+    carrier, constants, groups, host_progress, launcher, loaded, memory, process, report, types,
+    world,
+};
 
 in_front! {
     fn MPI_Init PMPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char) or host {
@@ -22,6 +25,21 @@ in_front! {
         check_start();
         begun(host())
     }
+}
+
+/// Goes on to the next function of its own name, which may be that of a tool.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn MPI_Finalize() -> c_int {
+    host_progress::before_finalize();
+    // SAFETY: the program's own call, as it would be without us.
+    unsafe { host::host!(MPI_Finalize())() }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn PMPI_Finalize() -> c_int {
+    host_progress::before_finalize();
+    // SAFETY: as above.
+    unsafe { host::host!(PMPI_Finalize())() }
 }
 
 /// The number of sessions that the program has begun and not ended.

@@ -21,6 +21,7 @@ mod errors;
 mod exported;
 mod groups;
 mod host;
+mod host_progress;
 mod host_windows;
 mod info;
 mod keyval;

@@ -13,6 +13,13 @@ const ABIS: [&str; 3] = [
     "an MPI with the ABI of MPI-5",
 ];
 
+/// The ABIs of one family of MPIs each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Abi {
+    Mpich,
+    OpenMpi,
+}
+
 /// Prefixes of the names of libraries, and the MPI to which each belongs.
 const HOSTS: [(&str, &str); 4] = [
     ("libmpi.so.12", ABIS[0]),
@@ -25,6 +32,15 @@ const HOSTS: [(&str, &str); 4] = [
 pub(crate) fn built_for() -> Option<&'static str> {
     let place = usize::try_from(constants::abi()).ok()?;
     ABIS.get(place).copied()
+}
+
+/// The ABI that this library was built for, if it is one of those.
+pub(crate) fn abi() -> Option<Abi> {
+    match constants::abi() {
+        0 => Some(Abi::Mpich),
+        1 => Some(Abi::OpenMpi),
+        _ => None,
+    }
 }
 
 /// The MPIs whose libraries are loaded.

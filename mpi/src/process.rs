@@ -12,7 +12,7 @@ use crate::host::{self, check};
 use crate::meeting::{Meeting, NoJob};
 use crate::mpi_h::{MPI_Comm, MPI_Datatype, MPI_Group};
 use crate::world::{self, Ranks};
-use crate::{constants, launcher, report};
+use crate::{constants, host_progress, launcher, report};
 
 /// The job, between the host's Init and its Finalize.
 pub(crate) struct Process {
@@ -97,6 +97,7 @@ fn start(takes_part: bool) -> std::result::Result<Process, NoJob> {
         unsafe { host::PMPI_Abort(private, code) };
     };
     job.on_abort(gone);
+    host_progress::begin(&job);
     Ok(Process {
         job,
         world,
@@ -181,6 +182,7 @@ pub(crate) fn end() {
     // those that leave, but after the barrier no rank uses any.
     unsafe {
         host::PMPI_Barrier(private);
+        host_progress::end();
         host::PMPI_Group_free(&raw mut world);
         if let Err(error) = job.finish() {
             report::trouble(&format!("the job's end: {error}"));

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use transom::lower::switch;
 
 use crate::windows::lock;
-use crate::world;
+use crate::{host_progress, world};
 
 static OURS: AtomicU64 = AtomicU64::new(0);
 static HOSTS: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
@@ -108,5 +108,11 @@ pub(crate) fn print(rank: u32, device: Option<&str>) {
     ));
     for (why, count) in &*hosts {
         trouble(&format!("  {count} of the host's: {why}"));
+    }
+    if device.is_some() {
+        let served = host_progress::in_words();
+        trouble(&format!(
+            "served for other ranks by rank 0 in the host's waits: {served}"
+        ));
     }
 }
