@@ -116,9 +116,12 @@ enum MpiError {
     Exec { program: PathBuf, source: io::Error },
 }
 
+/// What a rank of Intel MPI does while it waits; 2: it calls `sched_yield`.
+const INTEL_YIELD: &str = "I_MPI_THREAD_YIELD";
+
 pub(super) fn run(args: &Args) -> ExitCode {
     let error = match prepare(args) {
-        Ok((program, preload)) => start(args, program, preload),
+        Ok((program, preload, host)) => start(args, program, preload, host),
         Err(error) => error,
     };
     super::fail(&error, error.exit_code())
@@ -134,8 +137,8 @@ impl MpiError {
     }
 }
 
-/// The program's file, and the libraries to preload.
-fn prepare(args: &Args) -> Result<(PathBuf, OsString), MpiError> {
+/// The program's file, the libraries to preload, and its MPI.
+fn prepare(args: &Args) -> Result<(PathBuf, OsString, MpiFamily), MpiError> {
     let name = args
         .command
         .first()
@@ -172,7 +175,7 @@ fn prepare(args: &Args) -> Result<(PathBuf, OsString), MpiError> {
         program.check_preload(library)?;
     }
     let earlier = std::env::var_os("LD_PRELOAD").filter(|list| !list.is_empty());
-    Ok((program.path, preload(earlier, libraries)))
+    Ok((program.path, preload(earlier, libraries), host))
 }
 
 /// After libraries that are preloaded already: tools of MPI's profiling interface then call us, as they would the host.
@@ -182,7 +185,7 @@ fn preload(earlier: Option<OsString>, libraries: [Option<OsString>; 2]) -> OsStr
 }
 
 /// Replaces this process by the program. Returns only if that failed.
-fn start(args: &Args, program: PathBuf, preload: OsString) -> MpiError {
+fn start(args: &Args, program: PathBuf, preload: OsString, host: MpiFamily) -> MpiError {
     let mut command = Command::new(&program);
     if let Some((name, arguments)) = args.command.split_first() {
         command.arg0(name).args(arguments);
@@ -195,6 +198,11 @@ fn start(args: &Args, program: PathBuf, preload: OsString) -> MpiError {
         if asked {
             command.env(variable, "1");
         }
+    }
+    // Intel MPI's own setting, which MPICH does not read. Otherwise ranks that wait in its calls keep their processor
+    // from the agent.
+    if host == MpiFamily::Mpich && std::env::var_os(INTEL_YIELD).is_none() {
+        command.env(INTEL_YIELD, "2");
     }
     let source = command.exec();
     MpiError::Exec { program, source }
