@@ -627,11 +627,15 @@ impl Origin {
         if self.failure.is_some() {
             return;
         }
+        // After a cancellation the connection stays: peers that have not heard of the abort would take its end for that
+        // of this process.
+        if !matches!(error, Error::Cancelled { .. }) {
+            let _ = self.stream.shutdown(std::net::Shutdown::Both);
+        }
         self.failure = Some(error);
         self.pieces.clear();
         self.copied.clear();
         self.sent = 0;
         self.expected.clear();
-        let _ = self.stream.shutdown(std::net::Shutdown::Both);
     }
 }

@@ -407,17 +407,22 @@ fn who_left_after_a_reset_has_left() {
     );
 }
 
-/// To whoever waits for an operation, and to whoever asks whether the process lives.
-#[test]
-fn silence_is_not_a_death_to_anyone() {
-    let (ours, _theirs) = pair();
+/// An origin, and its peer's end; the peer answers no dial.
+fn connected() -> (Origin, TcpStream) {
+    let (ours, theirs) = pair();
     let peer = Peer {
         pid: 7,
         host: "n1".into(),
         redial: Box::new(|| Redialled::Silent),
         status: Arc::default(),
     };
-    let mut origin = Origin::new(Arc::new(peer), Arc::new(ours));
+    (Origin::new(Arc::new(peer), Arc::new(ours)), theirs)
+}
+
+/// To whoever waits for an operation, and to whoever asks whether the process lives.
+#[test]
+fn silence_is_not_a_death_to_anyone() {
+    let (mut origin, _theirs) = connected();
     origin.fail_by(&io::ErrorKind::TimedOut.into());
     for answer in [origin.check(), origin.liveness()] {
         assert!(
@@ -425,6 +430,20 @@ fn silence_is_not_a_death_to_anyone() {
             "{answer:?}"
         );
     }
+}
+
+/// Until the peer hears that the job was aborted.
+#[test]
+fn who_gives_up_a_request_has_not_gone() {
+    let (mut origin, mut theirs) = connected();
+    // SAFETY: it has no buffers.
+    unsafe { origin.post(&Request::of(Kind::Leave), None, None, true) }.unwrap();
+    theirs.read_exact(&mut [0; REQUEST]).unwrap();
+    origin.fail(crate::Error::Cancelled { pid: 7 });
+    theirs.set_nonblocking(true).unwrap();
+    thread::sleep(Duration::from_millis(20));
+    let more = theirs.read(&mut [0; 1]).map_err(|error| error.kind());
+    assert_eq!(more, Err(io::ErrorKind::WouldBlock));
 }
 
 /// Its port may accept for a moment more.
