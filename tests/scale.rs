@@ -2,7 +2,14 @@
 
 use std::process::Command;
 
-use transom_testing::programs::{printed, program, transom_run};
+use transom_testing::launcher;
+use transom_testing::programs::{printed, program};
+
+transom_testing::tests! {
+    every_step_is_reported,
+    the_model_reads_what_was_measured,
+    a_death_ends_the_job,
+}
 
 const STEPS: [&str; 15] = [
     "memory of a rank after start",
@@ -22,7 +29,6 @@ const STEPS: [&str; 15] = [
     "free 2 windows of 100 bytes",
 ];
 
-#[test]
 fn every_step_is_reported() {
     for (device, ranks) in [
         ("soft", 7),
@@ -30,7 +36,7 @@ fn every_step_is_reported() {
         ("tcp", 4),
         ("soft", 1),
     ] {
-        let mut command = transom_run(ranks, &[]);
+        let mut command = launcher::command(ranks, &[]);
         command
             .env("TRANSOM_DEVICE", device)
             .arg(program("scale"))
@@ -58,11 +64,10 @@ fn every_step_is_reported() {
     }
 }
 
-#[test]
 fn the_model_reads_what_was_measured() {
     let mut text = String::new();
     for ranks in [2, 3] {
-        let mut command = transom_run(ranks, &[]);
+        let mut command = launcher::command(ranks, &[]);
         command.arg(program("scale"));
         text += &printed(command.args(["--lines", "--repeat", "1", "--calls", "3"]));
     }
@@ -75,9 +80,8 @@ fn the_model_reads_what_was_measured() {
     }
 }
 
-#[test]
 fn a_death_ends_the_job() {
-    let mut command = transom_run(4, &[]);
+    let mut command = launcher::command(4, &[]);
     let command = command
         .arg(program("scale"))
         .args(["--repeat", "1", "--kill", "2"]);

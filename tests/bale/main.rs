@@ -1,8 +1,13 @@
 //! The kernels of bale: each checks its result, on several numbers of ranks and devices.
 
-use transom_testing::programs::{printed, program, transom_run};
+use transom_testing::launcher;
+use transom_testing::programs::{printed, program};
 
-#[test]
+transom_testing::tests! {
+    kernels_check_their_results,
+    wrong_arguments_are_refused,
+}
+
 fn kernels_check_their_results() {
     for kernel in [
         "histogram",
@@ -12,7 +17,7 @@ fn kernels_check_their_results() {
         "toposort",
     ] {
         for (device, ranks) in [("soft", 1), ("soft", 3), ("soft:map=off", 2), ("tcp", 4)] {
-            let mut command = transom_run(ranks, &["--device", device]);
+            let mut command = launcher::command(ranks, &["--device", device]);
             let line = printed(command.arg(program("bale")).args([kernel, "320"]));
             let words: Vec<&str> = line.split_whitespace().collect();
             assert_eq!(words[..2], [kernel, &ranks.to_string()], "{line}");
@@ -22,7 +27,6 @@ fn kernels_check_their_results() {
     }
 }
 
-#[test]
 fn wrong_arguments_are_refused() {
     let refused = |arguments: &[&str]| {
         let output = std::process::Command::new(program("bale"))

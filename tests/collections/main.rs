@@ -1,5 +1,5 @@
 //! The collections, on real ranks, against serial models. This binary is also the program of the ranks: a test
-//! starts it under `transom run`, with the name of the scenario that they are to play.
+//! starts their job, with the name of the scenario that they are to play.
 
 mod arenas;
 mod arrays;
@@ -15,6 +15,7 @@ use transom_collections::Result;
 use transom_testing::devices::devices;
 use transom_testing::environment;
 use transom_testing::job::{self, Launched, Others};
+use transom_testing::launcher;
 use transom_testing::suite::Suite;
 
 /// What the ranks of a job do, in one process each.
@@ -74,6 +75,7 @@ impl Scenario {
 }
 
 fn main() {
+    launcher::take_over();
     let topics = [
         ("arenas", arenas::scenarios()),
         ("arrays", arrays::scenarios()),

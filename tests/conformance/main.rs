@@ -1,5 +1,5 @@
-//! The conformance suite: cases written against `transom::raw`, run by every rank of a job that
-//! `transom run` starts, over every device. The test binary is also the program of the ranks.
+//! The conformance suite: cases written against `transom::raw`, run by every rank of a job, over every device. The test
+//! binary is also the launcher and the program of the ranks.
 //!
 //! Among them are ranks that die, leave or stop (`faults`). For the variables see CONTRIBUTING.md.
 
@@ -55,6 +55,7 @@ use transom_testing::devices::{
     agent_atomics, devices, has_processor_atomics, is_adversarial, is_soft, maps_memory,
 };
 use transom_testing::environment;
+use transom_testing::launcher;
 use transom_testing::suite::Suite;
 
 use case::Case;
@@ -130,6 +131,7 @@ fn cases(device: &str) -> Vec<Case> {
 }
 
 fn main() {
+    launcher::take_over();
     if let Some(name) = environment::case() {
         match name.strip_prefix("faults/") {
             Some(role) => faults::play(role),

@@ -4,7 +4,17 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use transom_testing::programs::{printed, program, transom_run};
+use transom_testing::launcher;
+use transom_testing::programs::{printed, program};
+
+transom_testing::tests! {
+    blocks_are_files_and_files_are_linked,
+    all_of_mpi_s_names_are_there,
+    our_names_are_those_of_the_code,
+    programs_run_on_any_number_of_ranks,
+    programs_run_where_nothing_is_mapped,
+    programs_run_on_the_adversarial_device,
+}
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -28,7 +38,6 @@ fn blocks(guide: &str) -> Vec<&str> {
         .collect()
 }
 
-#[test]
 fn blocks_are_files_and_files_are_linked() {
     let guide = fs::read_to_string(Path::new(ROOT).join("docs/guide.md")).unwrap();
     let files = files();
@@ -54,7 +63,6 @@ fn names(page: &str) -> Vec<(&str, &str)> {
 }
 
 /// Every procedure of MPI-4.1's chapter 12, and those of a window's attributes, name and errors.
-#[test]
 fn all_of_mpi_s_names_are_there() {
     const NAMES: &str = "Win_allocate Win_allocate_shared Win_attach Win_call_errhandler \
         Win_complete Win_create Win_create_dynamic Win_create_errhandler Win_create_keyval \
@@ -74,7 +82,6 @@ fn all_of_mpi_s_names_are_there() {
 }
 
 /// Names that the table gives, and that nothing has, mislead.
-#[test]
 fn our_names_are_those_of_the_code() {
     let page = fs::read_to_string(Path::new(ROOT).join("docs/mpi-names.md")).unwrap();
     let code = code_below(&Path::new(ROOT).join("src"));
@@ -103,24 +110,21 @@ fn code_below(folder: &Path) -> String {
 fn run(device: &str, ranks: &[u32]) {
     for name in files().keys() {
         for &ranks in ranks {
-            let mut command = transom_run(ranks, &["--device", device]);
+            let mut command = launcher::command(ranks, &["--device", device]);
             assert_eq!(printed(command.arg(program("guide")).arg(name)), "");
         }
     }
 }
 
-#[test]
 fn programs_run_on_any_number_of_ranks() {
     run("soft", &[1, 2, 3, 5, 8]);
 }
 
-#[test]
 fn programs_run_where_nothing_is_mapped() {
     run("soft:map=off", &[1, 3]);
     run("soft:map=off,cma=off", &[2]);
 }
 
-#[test]
 fn programs_run_on_the_adversarial_device() {
     run("soft:adversarial,seed=1,delay=50", &[1, 4]);
 }

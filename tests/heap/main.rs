@@ -1,6 +1,6 @@
 //! The heap, while windows are created over memory of it and freed again: all of it is as if there
-//! had been no window. This binary is also the program of the ranks: a test starts it under
-//! `transom run`, with the name of its case.
+//! had been no window. This binary is also the program of the ranks: a test starts its job,
+//! with the name of its case.
 //!
 //! `LD_PRELOAD` chooses another allocator (`ci/allocators` does so for several), and
 //! `TRANSOM_HEAP_SECONDS` has the cases in which much happens at once go on for so long.
@@ -18,6 +18,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use transom::{Job, Result, ThreadLevel};
 use transom_testing::environment;
 use transom_testing::job::{self, Launched, Others};
+use transom_testing::launcher;
 
 use life::Interface;
 use setting::Setting;
@@ -64,6 +65,7 @@ fn run(name: &str, ranks: u32) -> std::result::Result<(), Failed> {
 }
 
 fn main() {
+    launcher::take_over();
     let named = environment::case();
     let mut trials = Vec::new();
     for case in cases() {

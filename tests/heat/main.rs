@@ -9,13 +9,26 @@ mod serial;
 
 use serial::{Plate, pgm};
 use transom_testing::job::run;
-use transom_testing::programs::{
-    Folder, check_survivors, endings, printed, program, survivors, transom_run,
-};
+use transom_testing::launcher;
+use transom_testing::programs::{Folder, check_survivors, endings, printed, program, survivors};
+
+transom_testing::tests! {
+    equals_one_rank_bit_by_bit,
+    more_ranks_than_cores,
+    tiles_of_one_cell_and_of_one_column_or_row,
+    every_way_of_the_soft_device,
+    steps_are_counted_on_between_pictures,
+    pictures_show_the_temperatures,
+    pictures_that_are_none_fail_on_all_ranks_and_are_named,
+    plates_that_cannot_be_shared_out_and_folders_that_cannot_be_written,
+    options_that_make_no_sense_are_refused_once,
+    a_rank_that_dies_ends_in_an_error,
+    starts_its_ranks_itself,
+}
 
 /// The program on these ranks.
 fn heat(ranks: u32, folder: &Folder) -> Command {
-    let mut command = transom_run(ranks, &[]);
+    let mut command = launcher::command(ranks, &[]);
     command
         .arg(program("heat"))
         .arg("--out")
@@ -47,7 +60,6 @@ fn check(command: &mut Command, folder: &Folder, plate: &Plate, steps: u64) {
     }
 }
 
-#[test]
 fn equals_one_rank_bit_by_bit() {
     let folder = Folder::new();
     for (width, height, steps) in [(37, 23, 60), (64, 3, 25), (5, 41, 25)] {
@@ -58,14 +70,12 @@ fn equals_one_rank_bit_by_bit() {
     }
 }
 
-#[test]
 fn more_ranks_than_cores() {
     let folder = Folder::new();
     let plate = Plate::noise(50, 40);
     check(&mut heat(12, &folder), &folder, &plate, 40);
 }
 
-#[test]
 fn tiles_of_one_cell_and_of_one_column_or_row() {
     let folder = Folder::new();
     for (width, height, ranks) in [(3, 4, 12), (9, 1, 9), (1, 8, 8), (2, 3, 3), (1, 1, 1)] {
@@ -74,7 +84,6 @@ fn tiles_of_one_cell_and_of_one_column_or_row() {
     }
 }
 
-#[test]
 fn every_way_of_the_soft_device() {
     let folder = Folder::new();
     let plate = Plate::noise(13, 11);
@@ -93,7 +102,6 @@ fn every_way_of_the_soft_device() {
     }
 }
 
-#[test]
 fn steps_are_counted_on_between_pictures() {
     let folder = Folder::new();
     let mut command = heat(3, &folder);
@@ -120,7 +128,6 @@ fn steps_are_counted_on_between_pictures() {
     assert_eq!(names, expected);
 }
 
-#[test]
 fn pictures_show_the_temperatures() {
     let folder = Folder::new();
     let plate = Plate {
@@ -142,7 +149,6 @@ fn pictures_show_the_temperatures() {
     assert_eq!(bytes, colours.concat());
 }
 
-#[test]
 fn pictures_that_are_none_fail_on_all_ranks_and_are_named() {
     let folder = Folder::new();
     let png = folder.0.path().join("pictures/heat-000000.png");
@@ -175,7 +181,6 @@ fn pictures_that_are_none_fail_on_all_ranks_and_are_named() {
     }
 }
 
-#[test]
 fn plates_that_cannot_be_shared_out_and_folders_that_cannot_be_written() {
     let done = endings(5, &program("heat"), &["--size=2x4".as_ref()]);
     assert_eq!(done.text(), "ended 1\n".repeat(5));
@@ -199,7 +204,6 @@ fn plates_that_cannot_be_shared_out_and_folders_that_cannot_be_written() {
     }
 }
 
-#[test]
 fn options_that_make_no_sense_are_refused_once() {
     for (option, said) in [
         ("--size=0x3", "640x480"),
@@ -221,7 +225,6 @@ fn options_that_make_no_sense_are_refused_once() {
     assert!(done.stderr.contains("268435456"), "{}", done.stderr);
 }
 
-#[test]
 fn a_rank_that_dies_ends_in_an_error() {
     let folder = Folder::new();
     let out = folder.0.path().to_str().unwrap();
@@ -232,7 +235,6 @@ fn a_rank_that_dies_ends_in_an_error() {
     check_survivors("heat", &done);
 }
 
-#[test]
 fn starts_its_ranks_itself() {
     let folder = Folder::new();
     let mut command = Command::new(program("heat"));

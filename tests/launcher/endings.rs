@@ -3,9 +3,9 @@
 use std::os::unix::process::CommandExt as _;
 
 use libtest_mimic::Trial;
-use transom_testing::job::{Job, read_lines, run, transom_run, until};
+use transom_testing::job::{Job, read_lines, run, until};
 
-use crate::{role, script, trials};
+use crate::{role, script, transom_run, trials};
 
 pub(crate) fn tests() -> Vec<Trial> {
     trials!["endings":

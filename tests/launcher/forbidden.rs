@@ -8,9 +8,9 @@ use libtest_mimic::Trial;
 use transom::raw::{Assert, Window};
 use transom::{BasicType, Info, Job, LockKind, Op};
 use transom_testing::environment::own_rank;
-use transom_testing::job::{quiet, run, transom_run};
+use transom_testing::job::{quiet, run};
 
-use crate::{role, script, trials};
+use crate::{TRANSOM, role, script, trials};
 
 pub(crate) fn tests() -> Vec<Trial> {
     let mut tests = trials!["forbidden":
@@ -100,7 +100,7 @@ fn what_a_rank_needs_is_named() {
 
 fn doctor_and_devices_try_what_a_job_does() {
     let transom = |args: &[&str]| {
-        let mut command = quiet(transom_run(&[]).get_program());
+        let mut command = quiet(TRANSOM);
         command.args(args).env_remove("TRANSOM_DEVICE");
         command
     };

@@ -5,9 +5,9 @@ use std::process::Command;
 
 use libtest_mimic::Trial;
 use transom_testing::environment;
-use transom_testing::job::{Done, Job, playing, quiet, read_lines, run, transom_run, until};
+use transom_testing::job::{Done, Job, playing, quiet, read_lines, run, until};
 
-use crate::{role, trials};
+use crate::{role, transom_run, trials};
 
 pub(crate) fn tests() -> Vec<Trial> {
     let mut tests = trials!["joining":

@@ -16,7 +16,7 @@ use std::process::Command;
 
 use libtest_mimic::{Arguments, Trial};
 use transom_testing::environment;
-use transom_testing::job::{of_this_binary, transom_run};
+use transom_testing::job::{playing, quiet};
 
 /// Makes a trial of each function, under its name.
 macro_rules! trials {
@@ -33,6 +33,16 @@ pub(crate) fn trial(name: &str, test: fn()) -> Trial {
     })
 }
 
+/// The command.
+pub(crate) const TRANSOM: &str = env!("CARGO_BIN_EXE_transom");
+
+/// `transom run` with these arguments.
+pub(crate) fn transom_run(args: &[&str]) -> Command {
+    let mut command = quiet(TRANSOM);
+    command.arg("run").args(args);
+    command
+}
+
 /// `transom run -n N` of a shell script.
 pub(crate) fn script(ranks: u32, options: &[&str], script: &str) -> Command {
     let ranks = ranks.to_string();
@@ -40,7 +50,10 @@ pub(crate) fn script(ranks: u32, options: &[&str], script: &str) -> Command {
 }
 
 /// `transom run -n N` of this binary in one of its roles as a rank.
-pub(crate) use of_this_binary as role;
+pub(crate) fn role(ranks: u32, options: &[&str], role: &str) -> Command {
+    let ranks = ranks.to_string();
+    playing(transom_run(&[&["-n", &ranks], options].concat()), role)
+}
 
 fn main() {
     if let Some(role) = environment::case() {

@@ -5,11 +5,11 @@ use std::io::Read as _;
 use std::os::fd::OwnedFd;
 
 use libtest_mimic::Trial;
-use transom_testing::job::{Job, read_lines, run, transom_run, until};
+use transom_testing::job::{Job, read_lines, run, until};
 
 use crate::rank;
 
-use crate::{role, script, trials};
+use crate::{role, script, transom_run, trials};
 
 pub(crate) fn tests() -> Vec<Trial> {
     trials!["output":

@@ -3,9 +3,9 @@
 use std::process::Command;
 
 use libtest_mimic::Trial;
-use transom_testing::job::{quiet, run, transom, transom_run};
+use transom_testing::job::{quiet, run};
 
-use crate::{role, trials};
+use crate::{TRANSOM, role, transom_run, trials};
 
 pub(crate) fn tests() -> Vec<Trial> {
     trials!["refusals":
@@ -96,7 +96,7 @@ fn limited(limit: &str, ranks: u32, program: &str) -> Command {
         .arg(format!(
             "ulimit {limit}; exec \"$0\" run -n {ranks} sh -c '{program}'"
         ))
-        .arg(transom());
+        .arg(TRANSOM);
     command
 }
 
@@ -123,6 +123,6 @@ fn ranks_get_the_original_limits() {
 }
 
 fn no_arguments_print_help() {
-    let done = run(&mut quiet(transom())).expect(0);
+    let done = run(&mut quiet(TRANSOM)).expect(0);
     assert!(done.text().contains("Usage: transom"), "{}", done.text());
 }

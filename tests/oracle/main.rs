@@ -45,6 +45,7 @@ use std::time::{Duration, Instant};
 use libtest_mimic::{Arguments, Failed, Trial};
 use transom_testing::devices::{devices, is_adversarial};
 use transom_testing::environment;
+use transom_testing::launcher;
 
 use generate::CLASSES;
 use play::{Done, Task};
@@ -157,6 +158,7 @@ fn reduced() -> Result<(), Failed> {
 }
 
 fn main() {
+    launcher::take_over();
     if let Some(task) = environment::case() {
         return play::rank(&task);
     }

@@ -7,9 +7,11 @@ mod started;
 
 use transom_testing::devices::{devices, is_adversarial};
 use transom_testing::environment;
+use transom_testing::launcher;
 use transom_testing::suite::Suite;
 
 fn main() {
+    launcher::take_over();
     if let Some(role) = environment::case() {
         return rank::play(&role);
     }

@@ -5,7 +5,8 @@ use std::net::TcpListener;
 use std::thread;
 
 use libtest_mimic::Trial;
-use transom_testing::job::{Job, transom_run};
+use transom_testing::job::Job;
+use transom_testing::launcher;
 
 use crate::started::{Plan, failed};
 
@@ -220,13 +221,13 @@ fn launchers_that_cannot_be_used() {
 
 /// Whoever starts ranks in a place where this one is told who it is tells its own ranks something else.
 fn ranks_of_a_launcher() {
-    let mut command = transom_run(&["-n", "2", "env"]);
+    let mut command = launcher::command(2, &[]);
     let plan = [
         ("TRANSOM_RANK", "1"),
         ("TRANSOM_SIZE", "7"),
         ("TRANSOM_RENDEZVOUS", "127.0.0.1:9"),
     ];
-    command.envs(plan);
+    command.arg("env").envs(plan);
     let done = transom_testing::job::run(&mut command).expect(0);
     assert!(done.text().contains("PMI_RANK=1"), "{}", done.text());
     for (name, _) in plan {

@@ -3,11 +3,21 @@
 use std::path::Path;
 use std::process::Command;
 
-use transom_testing::programs::{endings, printed, program, transom_run};
+use transom_testing::launcher;
+use transom_testing::programs::{endings, printed, program};
+
+transom_testing::tests! {
+    the_classic_on_any_number_of_ranks,
+    matrices_of_all_shapes,
+    it_starts_its_ranks_as_it_is_told,
+    every_way_of_the_soft_device,
+    the_types_are_shown,
+    what_cannot_be_done_is_said_once,
+}
 
 /// The program on these ranks, for a matrix of this size.
 fn transpose(ranks: u32, rows: u32, columns: u32) -> Command {
-    let mut command = transom_run(ranks, &[]);
+    let mut command = launcher::command(ranks, &[]);
     command
         .arg(program("transpose"))
         .args(["--rows", &rows.to_string()])
@@ -22,29 +32,25 @@ fn check(command: &mut Command, values: u32) {
     assert_eq!(said.lines().count(), 1, "{command:?}: {said}");
 }
 
-#[test]
 fn the_classic_on_any_number_of_ranks() {
     for ranks in [2, 3, 5, 8] {
-        let mut command = transom_run(ranks, &[]);
+        let mut command = launcher::command(ranks, &[]);
         check(command.arg(program("transpose")), 10_000);
     }
 }
 
-#[test]
 fn matrices_of_all_shapes() {
     for (rows, columns) in [(1, 1), (1, 500), (500, 1), (2, 3), (37, 101), (700, 300)] {
         check(&mut transpose(2, rows, columns), rows * columns);
     }
 }
 
-#[test]
 fn it_starts_its_ranks_as_it_is_told() {
     for ranks in [&["-n", "3"][..], &["-np", "3"], &["-np3"], &["-np=3"]] {
         check(Command::new(program("transpose")).args(ranks), 10_000);
     }
 }
 
-#[test]
 fn every_way_of_the_soft_device() {
     for device in [
         "soft:map=off",
@@ -60,14 +66,12 @@ fn every_way_of_the_soft_device() {
     }
 }
 
-#[test]
 fn the_types_are_shown() {
     let said = printed(transpose(2, 3, 5).arg("--verbose"));
     assert!(said.contains("at the origin: 15 × [i32]"), "{said}");
     assert!(said.contains("hvector"), "{said}");
 }
 
-#[test]
 fn what_cannot_be_done_is_said_once() {
     let alone = endings(1, &program("transpose"), &[]);
     assert_eq!(alone.text(), "ended 1\n");

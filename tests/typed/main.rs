@@ -1,5 +1,5 @@
 //! The typed windows, on real ranks. This binary is also the program of the ranks: a test starts
-//! it under `transom run`, with the name of the scenario that they are to play.
+//! their job, with the name of the scenario that they are to play.
 
 mod active;
 mod created;
@@ -22,6 +22,7 @@ use transom::{Job, Result};
 use transom_testing::devices::devices;
 use transom_testing::environment;
 use transom_testing::job::{self, Launched, Others};
+use transom_testing::launcher;
 use transom_testing::suite::Suite;
 
 /// What the ranks of a job do, in one process each.
@@ -94,6 +95,7 @@ impl Scenario {
 }
 
 fn main() {
+    launcher::take_over();
     let topics = [
         ("active", active::scenarios()),
         ("created", created::scenarios()),

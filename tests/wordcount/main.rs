@@ -9,11 +9,23 @@ mod texts;
 use support::{check, endings, program, wordcount};
 use texts::{noise, serial_count, zipf};
 use transom_testing::job::run;
-use transom_testing::programs::{Folder, transom_run};
+use transom_testing::launcher;
+use transom_testing::programs::Folder;
+
+transom_testing::tests! {
+    the_documents_of_the_project_from_elsewhere,
+    a_long_text_of_many_scripts,
+    files_of_all_kinds,
+    ranks_that_race_for_the_same_words,
+    every_way_of_the_soft_device,
+    a_map_filled_to_the_last_word,
+    what_cannot_be_read_fails_on_all_ranks_and_is_named,
+    options_that_make_no_sense_are_refused_once,
+    rank_0_prints_the_most_frequent_words_and_the_totals,
+}
 
 const RANKS: [u32; 5] = [1, 2, 3, 5, 8];
 
-#[test]
 fn the_documents_of_the_project_from_elsewhere() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let markdown = |folder: PathBuf| {
@@ -38,7 +50,6 @@ fn the_documents_of_the_project_from_elsewhere() {
     }
 }
 
-#[test]
 fn a_long_text_of_many_scripts() {
     let text = zipf(20 << 20, 150_000);
     let folder = Folder::new();
@@ -50,7 +61,6 @@ fn a_long_text_of_many_scripts() {
     }
 }
 
-#[test]
 fn files_of_all_kinds() {
     let folder = Folder::new();
     let texts = [
@@ -88,7 +98,6 @@ fn files_of_all_kinds() {
 }
 
 /// All ranks bring the same words, half of them too long for a key, at the same time.
-#[test]
 fn ranks_that_race_for_the_same_words() {
     let words: Vec<String> = (0..5000)
         .map(|i| format!("{}{i}", "long".repeat(i % 11)))
@@ -103,7 +112,6 @@ fn ranks_that_race_for_the_same_words() {
     }
 }
 
-#[test]
 fn every_way_of_the_soft_device() {
     let text = zipf(200_000, 5000);
     let folder = Folder::new();
@@ -122,7 +130,6 @@ fn every_way_of_the_soft_device() {
     }
 }
 
-#[test]
 fn a_map_filled_to_the_last_word() {
     // Every third is too long for a key.
     let words: Vec<String> = (0..41)
@@ -155,7 +162,6 @@ fn a_map_filled_to_the_last_word() {
     }
 }
 
-#[test]
 fn what_cannot_be_read_fails_on_all_ranks_and_is_named() {
     let folder = Folder::new();
     let good = folder.file("good", b"some words here");
@@ -179,7 +185,6 @@ fn what_cannot_be_read_fails_on_all_ranks_and_is_named() {
     }
 }
 
-#[test]
 fn options_that_make_no_sense_are_refused_once() {
     for (option, said) in [
         ("--pot=3", "--pot"),
@@ -196,13 +201,12 @@ fn options_that_make_no_sense_are_refused_once() {
     assert_eq!(done.text().matches("Usage:").count(), 1, "{}", done.text());
 }
 
-#[test]
 fn rank_0_prints_the_most_frequent_words_and_the_totals() {
     let folder = Folder::new();
     let long = "y".repeat(100);
     let text = format!("b a c b a b {} {long} {long} {long} {long}", "l’été");
     let file = folder.file("text", text.as_bytes());
-    let mut command = transom_run(5, &["--label"]);
+    let mut command = launcher::command(5, &["--label"]);
     let done = run(command.arg(program()).args(["--top", "3"]).arg(&file));
     assert!(done.status.success(), "{}", done.stderr);
     let lines: Vec<_> = done.text().lines().collect();

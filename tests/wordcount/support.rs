@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use transom_testing::job::{Done, run};
-use transom_testing::programs::{self, transom_run};
+use transom_testing::launcher;
+use transom_testing::programs;
 
 use crate::texts::Lines;
 
@@ -14,7 +15,7 @@ pub(crate) fn program() -> PathBuf {
 
 /// The program on these ranks.
 pub(crate) fn wordcount(ranks: u32) -> Command {
-    let mut command = transom_run(ranks, &[]);
+    let mut command = launcher::command(ranks, &[]);
     command.arg(program());
     command
 }

@@ -6,13 +6,22 @@ use std::path::Path;
 use std::process::Command;
 
 use transom_testing::job::run;
-use transom_testing::programs::{
-    Folder, check_survivors, endings, printed, program, survivors, transom_run,
-};
+use transom_testing::launcher;
+use transom_testing::programs::{Folder, check_survivors, endings, printed, program, survivors};
+
+transom_testing::tests! {
+    all_rows_are_done_once,
+    ranks_without_rows_take_others,
+    shares_of_equal_rows_are_unequal_work,
+    every_way_of_the_soft_device,
+    the_picture_is_black_where_the_set_is,
+    options_that_make_no_sense_are_refused_once,
+    a_rank_that_dies_ends_in_an_error,
+}
 
 /// The program on these ranks.
 fn workqueue(ranks: u32, options: &[&str]) -> Command {
-    let mut command = transom_run(ranks, &[]);
+    let mut command = launcher::command(ranks, &[]);
     command.arg(program("workqueue")).args(options);
     command
 }
@@ -74,7 +83,6 @@ fn check(command: &mut Command, ranks: u32, size: [u32; 3]) -> Vec<[u64; 3]> {
     shares
 }
 
-#[test]
 fn all_rows_are_done_once() {
     for ranks in [1, 2, 3, 5, 8] {
         for size in [[60, 90, 300], [1, 1, 5], [7, 3, 1], [31, 257, 40]] {
@@ -90,14 +98,12 @@ fn all_rows_are_done_once() {
 }
 
 /// The rank in the middle begins with nearly all of the work.
-#[test]
 fn ranks_without_rows_take_others() {
     let shares = check(&mut workqueue(3, &[]), 3, [300, 90, 10_000]);
     let stolen = shares[0][1] + shares[2][1];
     assert!(stolen > 0, "{shares:?}");
 }
 
-#[test]
 fn shares_of_equal_rows_are_unequal_work() {
     let shares = check(&mut workqueue(5, &["--schedule=static"]), 5, [60, 100, 500]);
     assert!(
@@ -109,7 +115,6 @@ fn shares_of_equal_rows_are_unequal_work() {
     assert!(middle[2] > 5 * first[2], "{shares:?}");
 }
 
-#[test]
 fn every_way_of_the_soft_device() {
     for device in [
         "soft:map=off",
@@ -125,7 +130,6 @@ fn every_way_of_the_soft_device() {
     }
 }
 
-#[test]
 fn the_picture_is_black_where_the_set_is() {
     let folder = Folder::new();
     let path = folder.0.path().join("set.png");
@@ -150,7 +154,6 @@ fn the_picture_is_black_where_the_set_is() {
     );
 }
 
-#[test]
 fn options_that_make_no_sense_are_refused_once() {
     for (option, said) in [
         ("--width=0", "--width"),
@@ -167,7 +170,6 @@ fn options_that_make_no_sense_are_refused_once() {
 }
 
 /// The others work on, and learn of it when they are done.
-#[test]
 fn a_rank_that_dies_ends_in_an_error() {
     let options = ["--verbose", "--iterations", "3000", "--width", "300"];
     let done = survivors("grep -q takes $SAID", &program("workqueue"), &options);

@@ -75,7 +75,7 @@ pub fn all_are_neighbours() -> bool {
     neighbours() == "on" && is_our_launcher()
 }
 
-/// Another launcher than `transom run`, with its options, such as `mpiexec.hydra -hosts n0,n1`. Ranks may then run on
+/// Another launcher than the test binary, with its options, such as `mpiexec.hydra -hosts n0,n1`. Ranks may then run on
 /// several hosts.
 pub fn launcher() -> Option<String> {
     let launcher = text(LAUNCHER)?;
@@ -83,7 +83,7 @@ pub fn launcher() -> Option<String> {
     Some(launcher)
 }
 
-/// Whether all ranks run on this host, started by `transom run`.
+/// Whether all ranks run on this host, started by the test binary.
 pub fn is_our_launcher() -> bool {
     launcher().is_none()
 }

@@ -11,6 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::environment::{self, CASE, DEVICE, NEIGHBOURS, slowness};
+use crate::launcher;
 
 /// Much longer than a job takes, even on a busy machine.
 pub const LIMIT: Duration = Duration::from_secs(60);
@@ -20,19 +21,6 @@ const DYING: Duration = Duration::from_secs(10);
 
 /// The variable by which the processes of a job are found, whichever program started them.
 const MARK: &str = "TRANSOM_TEST_MARK";
-
-/// The command. Cargo puts it into the folder above that of the test binaries.
-pub fn transom() -> PathBuf {
-    let this = this_binary();
-    let folder = this.parent().and_then(Path::parent);
-    let transom = folder.expect("a folder of cargo's").join("transom");
-    assert!(
-        transom.is_file(),
-        "no command at {}: cargo builds it there for tests of this package with its feature `cli`",
-        transom.display()
-    );
-    transom
-}
 
 /// The running test binary, which is also the program of its ranks.
 pub fn this_binary() -> PathBuf {
@@ -47,21 +35,6 @@ pub fn quiet(program: impl AsRef<std::ffi::OsStr>) -> Command {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     command
-}
-
-/// `transom run` with these arguments.
-pub fn transom_run(args: &[&str]) -> Command {
-    let mut command = quiet(transom());
-    command.arg("run").args(args);
-    command
-}
-
-/// This binary on this many ranks under `transom run`, with `case`.
-pub fn of_this_binary(ranks: u32, options: &[&str], case: &str) -> Command {
-    playing(
-        transom_run(&[&["-n", &ranks.to_string()], options].concat()),
-        case,
-    )
 }
 
 /// This binary with `case`, as the program of a launcher that has its options.
@@ -278,8 +251,8 @@ pub enum Others {
     GoOn,
 }
 
-/// Runs a job of this binary with `case` over a device. The launcher is the one that the environment names, or `transom
-/// run`.
+/// Runs a job of this binary with `case` over a device. The launcher is the one that the environment names, or this
+/// binary.
 pub fn play(ranks: u32, device: &str, others: Others, case: &str) -> Launched {
     play_within(LIMIT, ranks, device, others, case)
 }
@@ -292,18 +265,16 @@ pub fn play_within(
     others: Others,
     case: &str,
 ) -> Launched {
-    let launcher = launcher(ranks, device, others);
-    let mut command = playing(launcher, case);
+    let mut command = playing(launcher_for(ranks, device, others), case);
     command.env("RUST_BACKTRACE", "0");
     // The C library overwrites freed memory, to expose code that still uses it.
     command.env("MALLOC_PERTURB_", "90");
     Job::start(&mut command).finish_within(limit)
 }
 
-fn launcher(ranks: u32, device: &str, others: Others) -> Command {
-    let ranks = ranks.to_string();
+fn launcher_for(ranks: u32, device: &str, others: Others) -> Command {
     let Some(launcher) = environment::launcher() else {
-        let mut command = transom_run(&["-n", &ranks, "--device", device]);
+        let mut command = launcher::command(ranks, &["--device", device]);
         if others == Others::GoOn {
             command.arg("--keep-going");
         }
@@ -312,7 +283,8 @@ fn launcher(ranks: u32, device: &str, others: Others) -> Command {
     let mut words = launcher.split_whitespace();
     let program = words.next().unwrap_or_default();
     let mut command = quiet(program);
-    command.args(words).args(["-n", &ranks]).env(DEVICE, device);
+    command.args(words).args(["-n", &ranks.to_string()]);
+    command.env(DEVICE, device);
     if others == Others::GoOn {
         let name = Path::new(program).file_name().unwrap_or_default();
         command.arg(match name.to_string_lossy() {

@@ -6,6 +6,7 @@ pub mod environment;
 pub mod extended;
 pub mod fuzzing;
 pub mod job;
+pub mod launcher;
 #[cfg(feature = "model")]
 pub mod model;
 pub mod ports;

@@ -1,4 +1,4 @@
-//! Runs the examples under the real launcher.
+//! Runs the examples under the launcher.
 
 use std::collections::HashSet;
 use std::env;
@@ -7,16 +7,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
-use crate::job::{self, Done, run};
+use crate::job::{Done, run, this_binary};
+use crate::launcher;
 
 /// The folder of the package.
 pub const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// The example. Cargo puts it beside the command, in `examples`.
+/// The example. Cargo puts it into `examples`, beside the folder of the test binaries.
 pub fn program(name: &'static str) -> PathBuf {
     static BUILT: Mutex<Option<HashSet<&str>>> = Mutex::new(None);
-    let transom = job::transom();
-    let folder = transom.parent().expect("a folder");
+    let this = this_binary();
+    let folder = this.parent().and_then(Path::parent);
+    let folder = folder.expect("a folder of cargo's");
     // `cargo test` builds the examples, but `cargo test --test NAME` does not, and may leave an old one.
     let mut built = BUILT.lock().expect("no other test has failed to build");
     if built.get_or_insert_default().insert(name)
@@ -46,11 +48,6 @@ fn build(mut cargo: Command, name: &str, folder: &Path) {
     );
 }
 
-/// The launcher for this many ranks of a command with these arguments.
-pub fn transom_run(ranks: u32, options: &[&str]) -> Command {
-    job::transom_run(&[&["-n", &ranks.to_string()], options].concat())
-}
-
 /// The output of a command that has to succeed without a message on standard error.
 #[track_caller]
 pub fn printed(command: &mut Command) -> String {
@@ -64,7 +61,8 @@ pub fn printed(command: &mut Command) -> String {
 /// Runs a program in a shell on each rank. The shell says how the program ended.
 #[track_caller]
 pub fn endings(ranks: u32, program: &Path, arguments: &[&Path]) -> Done {
-    let mut command = transom_run(ranks, &["sh", "-c", "\"$0\" \"$@\"; echo ended $?"]);
+    let mut command = launcher::command(ranks, &[]);
+    command.args(["sh", "-c", "\"$0\" \"$@\"; echo ended $?"]);
     run(command.arg(program).args(arguments))
 }
 
@@ -79,8 +77,9 @@ pub fn survivors(until: &str, program: &Path, arguments: &[&str]) -> Done {
         kill -9 $!
         wait $!";
     let folder = Folder::new();
-    let mut command = transom_run(3, &["--keep-going", "sh", "-c", script]);
+    let mut command = launcher::command(3, &["--keep-going"]);
     command
+        .args(["sh", "-c", script])
         .env("UNTIL", until)
         .env("SAID", folder.file("said", b""));
     run(command.arg(program).args(arguments)).expect(137)

@@ -5,6 +5,7 @@ use std::process;
 use libtest_mimic::{Arguments, Trial};
 
 use crate::environment;
+use crate::launcher;
 use crate::sample::{Name, gaps, sample};
 
 /// Cases over devices. A run that names neither cases nor devices takes a sample of them and ignores the rest. As
@@ -82,6 +83,28 @@ impl Suite {
             met,
         ));
     }
+}
+
+/// The main function of a test binary that launches jobs: runs these functions as tests, each under its name.
+#[macro_export]
+macro_rules! tests {
+    ($($test:ident),* $(,)?) => {
+        fn main() {
+            $crate::suite::run(&[$((stringify!($test), $test)),*]);
+        }
+    };
+}
+
+/// Runs the tests that the arguments select, and ends the process; see [`tests!`](crate::tests).
+pub fn run(tests: &[(&'static str, fn())]) -> ! {
+    launcher::take_over();
+    let trial = |&(name, test): &(&'static str, fn())| {
+        Trial::test(name, move || {
+            test();
+            Ok(())
+        })
+    };
+    libtest_mimic::run(&Arguments::from_args(), tests.iter().map(trial).collect()).exit()
 }
 
 /// Which cases are not ignored.
