@@ -11,6 +11,9 @@ const OTHERS: &[&dyn Provider] = &[
 /// All providers.
 pub const REGISTRY: Registry = Registry::new(OTHERS);
 
+/// Whether this build has the device `soft:adversarial`.
+pub const HAS_ADVERSARIAL: bool = cfg!(feature = "adversarial");
+
 /// Opens a device for a test whose ranks are in this process.
 #[cfg(test)]
 pub(crate) fn open(spec: &str) -> std::sync::Arc<dyn rdma_sys_shim::Device> {

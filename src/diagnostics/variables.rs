@@ -113,7 +113,7 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let mut found = Vec::new();
         for folder in [
-            "src/cli",
+            "cli/src",
             "src/memory",
             "src/peers",
             "launch/src",

@@ -1,5 +1,4 @@
 //! `transom doctor` as a user calls it, on whatever machine this is.
-#![cfg(feature = "cli")]
 
 use std::io::Read as _;
 use std::process::{Command, Output, Stdio};

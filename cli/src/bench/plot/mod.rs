@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::{BenchError, Result};
 use super::record::Record;
-use crate::cli::picture::{Picture, svg};
+use crate::picture::{Picture, svg};
 
 /// A run or a file of runs, with its name.
 pub(super) type Source<'a> = (String, &'a [Record]);

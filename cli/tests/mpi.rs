@@ -1,5 +1,4 @@
 //! `transom mpi` as a user meets it where it refuses: no MPI is needed for that. `ci/mpi` runs programs.
-#![cfg(feature = "cli")]
 
 use std::ffi::CString;
 use std::fs;

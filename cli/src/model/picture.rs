@@ -8,7 +8,7 @@ use transom::model::{Costs, MeasuredTime, Model, Placement};
 
 use super::args::{Args, CallName};
 use super::measured::ModelError;
-use crate::cli::picture::{Chart, Picture, Series, svg, ticks};
+use crate::picture::{Chart, Picture, Series, svg, ticks};
 
 pub(super) fn write(
     path: &Path,

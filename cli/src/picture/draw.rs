@@ -50,7 +50,7 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 type Drawn<T> = Result<T, String>;
 
 /// The picture as a document.
-pub(in crate::cli) fn svg(picture: &Picture) -> Drawn<String> {
+pub(crate) fn svg(picture: &Picture) -> Drawn<String> {
     let mut text = String::new();
     let entries = legend(picture);
     // If the legend is longer than the charts, the whole picture is higher.

@@ -1,4 +1,4 @@
-//! The command line. One file per command.
+//! The `transom` command. One file per command.
 
 mod bench;
 mod completions;
@@ -68,8 +68,11 @@ impl From<BindToArg> for transom::launcher::BindTo {
     }
 }
 
-/// The command's version, with the features with which it was built.
-const VERSION: &str = match (cfg!(feature = "verbs"), cfg!(feature = "adversarial")) {
+/// The command's version, with the features with which the library was built.
+const VERSION: &str = match (
+    rdma_sys_shim::has_verbs(),
+    transom::devices::HAS_ADVERSARIAL,
+) {
     (false, false) => concat!(env!("CARGO_PKG_VERSION"), " (features: none)"),
     (true, false) => concat!(env!("CARGO_PKG_VERSION"), " (features: verbs)"),
     (false, true) => concat!(env!("CARGO_PKG_VERSION"), " (features: adversarial)"),
@@ -112,8 +115,7 @@ impl Command {
     }
 }
 
-/// Runs the command that the arguments name.
-pub(crate) fn main() -> ExitCode {
+fn main() -> ExitCode {
     let words = spelling::with_np(std::env::args_os(), &Cli::command());
     let cli = match Cli::try_parse_from(&words) {
         Ok(cli) => cli,

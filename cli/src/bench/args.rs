@@ -11,15 +11,15 @@ use transom::lower::check_hints;
 
 use super::error::{BenchError, Result};
 use super::suite;
-use crate::cli::picture::parse_picture;
-use crate::cli::{BindToArg, suggested};
+use crate::picture::parse_picture;
+use crate::{BindToArg, suggested};
 
 /// Measure one-sided operations between the ranks of a job on this machine
 ///
 /// Starts its own ranks, or takes part in a job that was started by `transom run`, `mpiexec.hydra`,
 /// `mpirun` or `srun`. Without --op, --sync and --sizes, the standard suite runs.
 #[derive(clap::Args)]
-pub(in crate::cli) struct Args {
+pub(crate) struct Args {
     /// How many ranks to start; -np N does as well [default: 2]
     #[arg(short = 'n', long = "ranks", alias = "np", value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RANKS)), value_hint = OTHER)]
@@ -200,7 +200,7 @@ pub(super) struct Plan<'a> {
 
 impl Args {
     /// Whether the command measures anything.
-    pub(in crate::cli) fn measures(&self) -> bool {
+    pub(crate) fn measures(&self) -> bool {
         self.compare.is_empty() && self.from.is_empty()
     }
 

@@ -25,7 +25,7 @@ fn span(values: impl Iterator<Item = f64>) -> (f64, f64) {
     if low <= high { (low, high) } else { (1.0, 1.0) }
 }
 
-pub(in crate::cli) fn bytes(size: f64) -> String {
+pub(crate) fn bytes(size: f64) -> String {
     let unit = |shift: i32, name: &str| format!("{} {name}", size / 2_f64.powi(shift));
     match size {
         size if size >= 2_f64.powi(30) => unit(30, "GiB"),
@@ -35,7 +35,7 @@ pub(in crate::cli) fn bytes(size: f64) -> String {
     }
 }
 
-pub(in crate::cli) fn time(nanoseconds: f64) -> String {
+pub(crate) fn time(nanoseconds: f64) -> String {
     let (value, unit) = match nanoseconds {
         ns if ns >= 0.999e9 => (ns / 1e9, "s"),
         ns if ns >= 0.999e6 => (ns / 1e6, "ms"),
@@ -46,7 +46,7 @@ pub(in crate::cli) fn time(nanoseconds: f64) -> String {
 }
 
 /// The text of a mark, without the rounding errors of binary fractions.
-pub(in crate::cli) fn plain(value: f64) -> String {
+pub(crate) fn plain(value: f64) -> String {
     format!("{}", (value * 1e9).round() / 1e9)
 }
 

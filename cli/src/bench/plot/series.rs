@@ -4,7 +4,7 @@ use super::super::engine::median;
 use super::super::error::{BenchError, Result};
 use super::super::record::{Metric, Record, Run, What, grouped, in_order};
 use super::Source;
-use crate::cli::picture::{Chart, Picture, Series, ticks};
+use crate::picture::{Chart, Picture, Series, ticks};
 
 /// More lines could not be told apart.
 const MOST: usize = 200;

@@ -17,7 +17,7 @@ use super::error::{BenchError, Result};
 use super::plot::PlotFile;
 use super::record::{Diagnostics, FORMAT, Metric, Record, Run, What};
 use super::samples::Percentiles;
-use crate::cli::screen::json_lines;
+use crate::screen::json_lines;
 
 /// Whether there is a terminal for a progress bar.
 pub(super) fn has_terminal() -> bool {

@@ -1,5 +1,4 @@
 //! `transom bench` and `transom devices` as a user calls them.
-#![cfg(feature = "cli")]
 
 mod saved;
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use transom::launcher::LaunchError;
 
 use super::saved::Fault;
-use crate::cli::USAGE;
+use crate::USAGE;
 
 pub(super) type Result<T> = std::result::Result<T, BenchError>;
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use transom::model::{Costs, LinkCosts, Placement, Procedure, Sharing};
 
-use crate::cli::picture::parse_picture;
+use crate::picture::parse_picture;
 
 /// The model needs memory for each rank, and a second for some hundred thousand of them.
 const MOST_RANKS: i64 = 1 << 24;
@@ -14,7 +14,7 @@ const MOST_RANKS: i64 = 1 << 24;
 ///
 /// Goes through the steps of all ranks in this one process. Times are in nanoseconds. docs/scale.md says how well they were met.
 #[derive(clap::Args)]
-pub(in crate::cli) struct Args {
+pub(crate) struct Args {
     /// How many ranks
     #[arg(short = 'n', long, value_name = "N", value_delimiter = ',', value_hint = OTHER)]
     #[arg(default_values = ["64", "1000", "32768", "1000000"])]
