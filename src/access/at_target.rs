@@ -54,7 +54,10 @@ impl OnTarget<'_> {
                 break;
             }
         }
-        self.note_posted(last);
+        // What is complete already was not stored by this thread.
+        if last != Ticket::DONE {
+            self.note_posted(last);
+        }
         Ok((rest, last))
     }
 }

@@ -221,7 +221,7 @@ fn combine(
     (at, len): (*mut u8, usize),
     lock: RemoteAddress,
 ) -> Option<()> {
-    let slot = segment.slot(index);
+    let (slot, data) = (segment.slot(index), segment.slot_data(index));
     let what = Combination::decode(slot.width.load(Ordering::Relaxed).to_ne_bytes())?;
     let combiner = segment.combiner.get()?;
     let element = combiner.element(what)?;
@@ -241,7 +241,6 @@ fn combine(
     if bytes > SLOT_BYTES || !may {
         return None;
     }
-    let data = segment.slot_data(index);
     let lock = lock.address as usize as *mut u8;
     // SAFETY: as in `check_and_apply`, for both places. What is sent and fetched is in the slot's data.
     let combined =

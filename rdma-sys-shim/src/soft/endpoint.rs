@@ -519,8 +519,9 @@ impl Endpoint for SoftEndpoint {
         let Some((needs_lock, element)) = known else {
             return Ok((done, Ticket::DONE));
         };
+        let span = element.span(count);
         let way = match needs_lock {
-            true => self.way(Shape::Combined, element.span(count)),
+            true => self.way(Shape::Combined, span),
             // The agent has all atomics.
             false if self.path != Path::Direct => Way::Agent,
             false => Way::Own,
@@ -528,7 +529,7 @@ impl Endpoint for SoftEndpoint {
         if !matches!(way, Way::Agent | Way::Assist) {
             return Ok((done, Ticket::DONE));
         }
-        self.check(at, element.span(count) as u64, Operation::Combine)?;
+        self.check(at, span as u64, Operation::Combine)?;
         let each = what.sent(&element) + what.fetched(&element);
         while done < count {
             let some = (count - done).min(select::OF_AGENT.run / each);

@@ -43,10 +43,6 @@ pub(super) enum Way {
 /// although it takes a third of a microsecond for each piece.
 const LONGEST_BY_ASSIST: usize = 1 << 10;
 
-/// The same for accumulates, which take two calls of the kernel. For longer ones, the origin combines one part while the
-/// kernel moves the next.
-const LONGEST_COMBINED_BY_ASSIST: usize = 32 << 10;
-
 /// After this many parts by the kernel, a sleeping thread of the target is called. Waking it takes as long as two or
 /// three parts.
 pub(super) const WORTH_A_CALL: u32 = 16;
@@ -74,7 +70,8 @@ impl Shape {
 /// requests.
 pub(super) fn way(path: Path, shape: Shape, len: usize, polls: impl FnOnce() -> bool) -> Way {
     let longest = match shape {
-        Shape::Combined => LONGEST_COMBINED_BY_ASSIST,
+        // The kernel would copy twice.
+        Shape::Combined => usize::MAX,
         Shape::Run | Shape::List(_) => LONGEST_BY_ASSIST,
     };
     match path {
@@ -213,6 +210,7 @@ mod tests {
             for (index, &(from, way)) in polled.iter().enumerate() {
                 let lengths = match polled.get(index + 1) {
                     Some(&(next, _)) => format!("of up to {}", bytes(next - 1)),
+                    None if from == 1 => "of any length".to_owned(),
                     None => format!("of more than {}", bytes(from - 1)),
                 };
                 rows.push(format!(
