@@ -46,15 +46,18 @@ impl Window {
         let widths = on.target.widths();
         let there = on.target.reach(disp, len as u64);
         if !there.is_null() && widths.are_accumulated_in_place(work.ty) {
-            work.check_buffers(aim.operation, len)?;
-            // SAFETY: the buffers are the caller's promise; `there` is mapped for the elements.
-            unsafe {
-                match widths.word(work.ty, there.addr() as u64) {
-                    Some(width) => on.accumulate_words(there, width, work)?,
-                    None => on.accumulate_locked(there, work)?,
+            let word = widths.word(work.ty, there.addr() as u64);
+            if word.is_some() || on.locks_mapped(on.route()?) {
+                work.check_buffers(aim.operation, len)?;
+                // SAFETY: the buffers are the caller's promise; `there` is mapped for the elements.
+                unsafe {
+                    match word {
+                        Some(width) => on.accumulate_words(there, width, work)?,
+                        None => on.accumulate_locked(there, work)?,
+                    }
                 }
+                return Ok(Ticket::DONE);
             }
-            return Ok(Ticket::DONE);
         }
         let run = Piece::run(0, (work.count * work.ty.extent()) as u64);
         let &Work { ty, kind, .. } = work;

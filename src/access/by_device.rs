@@ -62,12 +62,17 @@ impl OnTarget<'_> {
         let Some(block) = rest else {
             return Ok(last);
         };
-        let rest: Vec<_> = iter::once(block).chain(blocks).collect();
         // SAFETY: the caller's promise.
         let posted = unsafe {
-            match have_overlaps(&rest) {
-                true => self.accumulate_repeated_by_device(place, parts, &rest),
-                false => self.accumulate_blocks_by_device(place, parts, &rest),
+            match blocks.next() {
+                None => self.accumulate_blocks_by_device(place, parts, &[block]),
+                Some(next) => {
+                    let rest: Vec<_> = [block, next].into_iter().chain(blocks).collect();
+                    match have_overlaps(&rest) {
+                        true => self.accumulate_repeated_by_device(place, parts, &rest),
+                        false => self.accumulate_blocks_by_device(place, parts, &rest),
+                    }
+                }
             }
         };
         Ok(last.max(posted.inspect_err(|_| self.await_end(last))?))

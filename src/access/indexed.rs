@@ -505,6 +505,7 @@ impl OnTarget<'_> {
         let place = self.place(Displacement(0), Span::of(0))?;
         let widths = place.widths;
         let in_place = widths.are_accumulated_in_place(ty);
+        let locks_mapped = self.locks_mapped(route);
         let sum = work.summed().filter(|_| work.result.is_null());
         let (mut words, mut others, mut far) = (Vec::new(), Vec::new(), Vec::new());
         for some in list.chunks(AT_A_TIME) {
@@ -514,7 +515,8 @@ impl OnTarget<'_> {
                 match widths.word(ty, there.addr() as u64) {
                     _ if there.is_null() || !in_place => far.push(index),
                     Some(width) => words.push((index, there, width)),
-                    None => others.push((index, there)),
+                    None if locks_mapped => others.push((index, there)),
+                    None => far.push(index),
                 }
             }
             if !words.is_empty() {

@@ -6,8 +6,8 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use rdma_sys_shim::Number;
 use rdma_sys_shim::memory::add_f64;
+use rdma_sys_shim::{Number, TargetThread};
 
 use super::accumulate_lock::{self, AccumulateAttempt};
 use super::work::Work;
@@ -18,6 +18,7 @@ use crate::memory::remote::RemoteWord;
 use crate::memory::word::LockWord;
 use crate::terms::WorldRank;
 use crate::wait::Verdict;
+use crate::window::target::Route;
 use crate::window::{OnTarget, Window};
 
 /// The number of bytes of mapped memory that are combined at a time, if this needs a private copy.
@@ -74,6 +75,15 @@ impl<'w> OnTarget<'w> {
         })?;
         self.target.set_dirty();
         Ok(())
+    }
+
+    /// Whether this rank combines elements of mapped memory under the lock. Where it would take the lock through the device,
+    /// and a thread of the target can do the work, it lets that thread do so: the thread would wait for a lock whose
+    /// release stands behind the request that it carries out.
+    pub(super) fn locks_mapped(self, route: &Route) -> bool {
+        let capabilities = self.window.context().device().capabilities();
+        route.accumulate_lock.atomic().is_some()
+            || capabilities.target_thread == TargetThread::Never
     }
 
     /// Calls `body` with the lock held, for the time of one accumulate.

@@ -56,6 +56,10 @@ impl Use {
             .all(|there| self.is_in_loop(target, there))
     }
 
+    fn is_moved(self) -> bool {
+        matches!(self, Self::Moved(_))
+    }
+
     /// The unit that has to be in one region.
     pub(super) fn element(self) -> BasicType {
         match self {
@@ -102,11 +106,16 @@ impl<'w> OnTarget<'w> {
         let widths = self.target.widths();
         match self.target.reach_span(disp, span) {
             // Mapped until the window is freed.
-            Some(there) if usage.is_in_place(self.target, widths) => Ok(Spot::Mapped {
-                there,
-                widths,
-                _kept: None,
-            }),
+            Some(there)
+                if usage.is_in_place(self.target, widths)
+                    && (usage.is_moved() || self.locks_mapped(self.route()?)) =>
+            {
+                Ok(Spot::Mapped {
+                    there,
+                    widths,
+                    _kept: None,
+                })
+            }
             _ => self.find(disp, span, far, usage),
         }
     }
@@ -128,7 +137,9 @@ impl<'w> OnTarget<'w> {
             }
         };
         let (there, widths) = (place.there, place.widths);
-        let is_mapped = !there.is_null() && usage.is_in_place(self.target, widths);
+        let is_mapped = !there.is_null()
+            && usage.is_in_place(self.target, widths)
+            && (usage.is_moved() || self.locks_mapped(place.route));
         if self.window.counters.is_some() {
             self.count_layout(&place, is_mapped, span, far, usage);
         }

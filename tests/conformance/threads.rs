@@ -5,15 +5,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use transom::raw::{Assert, AtomicDomain, Window};
-use transom::{Job, LockKind, Op};
+use transom::{Info, Job, LockKind, Op};
 
 use crate::case::{Case, Failure, Outcome, cases, check, check_eq};
+use crate::dynamic::{addresses, attach, memory, read};
 use crate::exposed::{Exposed, Memory, patterned};
 use crate::ops::{accumulate, add_one, fetch_and_op, get, put};
 
 pub(crate) const CASES: &[Case] = cases!["threads":
     operations_under_lock_all @ [2, 3],
     many_elements_at_once_beside_one @ [1, 2, 3],
+    doubles_in_mapped_and_other_memory @ [2, 3],
     operations_in_a_fence_epoch @ [2],
     each_thread_locks_a_target_of_its_own @ [4],
     one_thread_gets_a_lock_that_two_want @ [2],
@@ -79,6 +81,40 @@ fn operations_under_lock_all(job: &Job) -> Outcome {
         check_eq!(exposed.read_u64(129), count, "{memory:?}, misaligned");
         exposed.close()?;
     }
+    Ok(())
+}
+
+/// Some threads add to doubles that others of their rank may reach by a mapping, and some to ones that they may not.
+fn doubles_in_mapped_and_other_memory(job: &Job) -> Outcome {
+    const ROUNDS: usize = 200;
+    let window = Window::create_dynamic(job.world(), &Info::new())?;
+    let bases = [job.alloc_mem(64, &Info::new())?.as_ptr(), memory(64)];
+    let mut places = Vec::new();
+    for base in bases {
+        attach(&window, base, 64)?;
+        places.push(addresses(job, base)?);
+    }
+    window.lock_all(Assert::NONE)?;
+    together(|number| {
+        for round in 0..ROUNDS {
+            for target in 0..window.ranks() {
+                let at = places[number % 2][target as usize];
+                accumulate(&window, &[0.5_f64; 2], target, at, Op::Sum)?;
+                if (round + number) % 7 == 0 {
+                    window.flush(target)?;
+                }
+            }
+        }
+        Ok(())
+    })?;
+    window.unlock_all()?;
+    job.world().barrier()?;
+    let count = ROUNDS * THREADS / 2 * window.ranks() as usize;
+    let sum = (count as f64 / 2.0).to_ne_bytes();
+    for base in bases {
+        check_eq!(read(base, 16), [sum, sum].concat());
+    }
+    window.free()?;
     Ok(())
 }
 

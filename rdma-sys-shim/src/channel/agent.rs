@@ -688,16 +688,21 @@ impl<S: Serve> Running<S> {
                 return self.end(token, Some(&error.into()));
             }
         }
-        match next {
-            Ok(Next::Waits(events)) if events == connection.awaited => {}
-            Ok(Next::Waits(events)) => {
-                connection.awaited = events;
-                let epoll = connection.epoll(&self.lending);
-                let modified = epoll::modify(epoll, &*connection.stream, data, events);
-                if let Err(error) = modified {
-                    self.end(token, Some(&error.into()));
-                }
+        let awaited = match next {
+            Ok(Next::Waits(events)) => events,
+            // What has arrived would end the pause.
+            Ok(Next::Pauses) => EventFlags::empty(),
+            _ => connection.awaited,
+        };
+        if awaited != connection.awaited {
+            connection.awaited = awaited;
+            let epoll = connection.epoll(&self.lending);
+            if let Err(error) = epoll::modify(epoll, &*connection.stream, data, awaited) {
+                return self.end(token, Some(&error.into()));
             }
+        }
+        match next {
+            Ok(Next::Waits(_)) => {}
             Ok(Next::Ready | Next::Pauses) if self.ready.contains(&token) => {}
             Ok(next @ (Next::Ready | Next::Pauses)) => {
                 self.ready.push(token);

@@ -94,6 +94,10 @@ impl ElementRuns {
         self.runs.iter().map(|&(_, len)| len).sum()
     }
 
+    pub(crate) fn is_dense(&self) -> bool {
+        self.size() == self.extent
+    }
+
     /// The padding behind an element.
     fn tail(&self) -> usize {
         self.runs
@@ -112,13 +116,23 @@ impl ElementRuns {
         base: *const u8,
         count: usize,
     ) -> impl Iterator<Item = (*const u8, usize)> + Clone {
-        let is_dense = self.extent == self.size();
-        let whole = is_dense.then_some((base, count * self.extent));
-        let elements = (0..if is_dense { 0 } else { count }).flat_map(move |index| {
+        let whole = (self.is_dense()).then_some((base, count * self.extent));
+        let elements = (0..if self.is_dense() { 0 } else { count }).flat_map(move |index| {
             let begin = base.wrapping_add(index * self.extent);
             (self.runs.iter()).map(move |&(at, len)| (begin.wrapping_add(at), len))
         });
         whole.into_iter().chain(elements)
+    }
+
+    /// As many of `count` elements from an address on as end between two words of eight bytes, which others may read as a
+    /// whole meanwhile; all if there is no such end, since then no element is a word.
+    pub(crate) fn up_to_a_word(&self, address: u64, count: usize) -> usize {
+        let end = address.wrapping_add((count * self.extent) as u64);
+        let behind = (end % 8) as usize;
+        match behind.is_multiple_of(self.extent) {
+            true => count.saturating_sub(behind / self.extent),
+            false => count,
+        }
     }
 
     /// The number of elements that span so many bytes; `None` if no number does.

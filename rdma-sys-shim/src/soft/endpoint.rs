@@ -529,12 +529,18 @@ impl Endpoint for SoftEndpoint {
         if !matches!(way, Way::Agent | Way::Assist) {
             return Ok((done, Ticket::DONE));
         }
-        self.check(at, span as u64, Operation::Combine)?;
+        // If it is not allowed, the caller's other way says why.
+        if self.check(at, span as u64, Operation::Combine).is_err() {
+            return Ok((done, Ticket::DONE));
+        }
         let each = what.sent(&element) + what.fetched(&element);
         while done < count {
-            let some = (count - done).min(select::OF_AGENT.run / each);
-            let part = elements.part(element, done, some);
             let at = at.moved((done * element.extent) as i64);
+            let some = match select::OF_AGENT.run / each {
+                most if most < count - done => element.up_to_a_word(at.address, most),
+                _ => count - done,
+            };
+            let part = elements.part(element, done, some);
             // SAFETY: the caller's promise, of a part.
             let is_done = unsafe { self.combine_part(way, (what, element), lock, at, part)? };
             if !is_done {

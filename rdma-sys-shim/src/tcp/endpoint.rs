@@ -16,6 +16,9 @@ use crate::device::cancellation::Cancellation;
 use crate::device::combine::{Combination, CombinedElements, GivenCombiner};
 use crate::{Direction, Endpoint, Error, Fetch, RemoteAddress, Result, Ticket, Update, Via, Width};
 
+/// Elements with padding that are combined by one request.
+const PADDED: usize = 4 << 10;
+
 pub(super) struct TcpEndpoint {
     peer: Arc<Peer>,
     /// Requests up to this one are complete.
@@ -169,7 +172,7 @@ impl TcpEndpoint {
     fn may(&self, request: &Request) -> Result<()> {
         let refusal = match self.keys.rights(request.at.rkey) {
             None => Refusal::NoRegion,
-            Some(rights) if !rights.allows(request.kind.need()) => Refusal::NoRight,
+            Some(rights) if !rights.allows(request.need()) => Refusal::NoRight,
             Some(_) => return Ok(()),
         };
         Err(refusal.error(request, self.peer.pid, &self.peer.host))
@@ -334,16 +337,30 @@ impl Endpoint for TcpEndpoint {
         let Some(element) = known else {
             return Ok((0, Ticket::DONE));
         };
-        let request = Request {
-            what,
-            operands: [lock.address, lock.rkey],
-            ..self.request(Kind::Combine, Width::W8, at, element.span(elements.count))
+        // What has padding goes in many small pieces: too many for one request.
+        let most = match element.is_dense() {
+            true => elements.count,
+            false => PADDED,
         };
-        let sources = (elements.sent(what, element)).map(|(base, len)| Source { base, len });
-        let parts = elements.fetched(what, element);
-        let destinations = parts.map(|(to, len)| Destination::Data { to, len });
-        // SAFETY: the caller's promise. As with `fetch`, many are collected.
-        let ticket = unsafe { self.post(&request, sources, destinations, false)? };
+        let mut ticket = Ticket::DONE;
+        for first in (0..elements.count).step_by(most) {
+            let part = elements.part(element, first, most.min(elements.count - first));
+            let request = Request {
+                what,
+                operands: [lock.address, lock.rkey],
+                ..self.request(
+                    Kind::Combine,
+                    Width::W8,
+                    at.moved((first * element.extent) as i64),
+                    element.span(part.count),
+                )
+            };
+            let sources = (part.sent(what, element)).map(|(base, len)| Source { base, len });
+            let parts = part.fetched(what, element);
+            let destinations = parts.map(|(to, len)| Destination::Data { to, len });
+            // SAFETY: the caller's promise. As with `fetch`, many are collected.
+            ticket = unsafe { self.post(&request, sources, destinations, false)? };
+        }
         Ok((elements.count, ticket))
     }
 

@@ -44,8 +44,7 @@ impl Kind {
         Self::Leave,
     ];
 
-    /// The right that the region has to grant.
-    pub(super) fn need(self) -> Access {
+    fn need(self) -> Access {
         match self {
             Self::Write => Access::WRITE,
             Self::Read => Access::READ,
@@ -141,6 +140,14 @@ impl Request {
             operands: [fields.u64()?, fields.u64()?],
         };
         request.is_sound().then_some(request)
+    }
+
+    /// The right that the region has to grant.
+    pub(super) fn need(&self) -> Access {
+        match (self.kind, self.what.operands) {
+            (Kind::Combine, Operands::None) => Access::READ,
+            _ => self.kind.need(),
+        }
     }
 
     /// The lock of an accumulate.

@@ -506,13 +506,19 @@ impl Origin {
         };
         let ticket = first.ticket;
         let parts = self.expected.iter().take_while(|it| it.ticket == ticket);
-        let room = parts.map(|part| match part.destination {
-            Destination::Data { len, .. } => len,
+        let mut room = parts.map(|part| match part.destination {
+            Destination::Data { len, .. } => len as u64,
             Destination::Word { .. } => 0,
         });
-        if bytes > room.sum::<usize>() as u64
-            || matches!(first.destination, Destination::Word { .. })
-        {
+        // There may be many parts, and many answers for them.
+        let mut left = bytes;
+        while left > 0 {
+            let Some(len) = room.next() else {
+                return false;
+            };
+            left = left.saturating_sub(len);
+        }
+        if matches!(first.destination, Destination::Word { .. }) {
             return false;
         }
         self.data = bytes as usize;

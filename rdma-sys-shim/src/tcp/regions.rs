@@ -87,12 +87,13 @@ impl Regions {
         &self,
         at: RemoteAddress,
         len: u64,
+        need: Access,
         lock: RemoteAddress,
         body: impl FnOnce(*mut u8, *mut u8) -> T,
     ) -> std::result::Result<T, Refusal> {
         // One guard for both: whoever waits to change the table would keep this thread from a second one.
         let regions = self.by_key.read().unwrap_or_else(PoisonError::into_inner);
-        let there = find(&regions, at, len, Access::ATOMIC)?;
+        let there = find(&regions, at, len, need)?;
         let word = find(&regions, lock, size_of::<u64>() as u64, Access::ATOMIC)?;
         match word.cast::<u64>().is_aligned() {
             true => Ok(body(there, word)),

@@ -144,7 +144,7 @@ impl Target {
         let Some(request) = self.incoming else {
             return Ok(Moved::Nothing);
         };
-        let received = (self.regions).lend(request.at, request.len, request.kind.need(), receive);
+        let received = (self.regions).lend(request.at, request.len, request.need(), receive);
         match received.and_then(mapped) {
             Ok(received) => {
                 if let Ok(Moved::Bytes(bytes)) = received {
@@ -368,7 +368,7 @@ impl Target {
         // SAFETY: `store` accesses as many bytes as there are, and holds no lock or value to drop.
         let applied = unsafe {
             let store = |to: *mut u8| store(&request, to, bytes);
-            let (len, need) = (request.len, request.kind.need());
+            let (len, need) = (request.len, request.need());
             (self.regions).access(request.at, len, bytes.len(), need, store)
         };
         match applied {
@@ -412,7 +412,8 @@ impl Target {
                 carry_out(combiner, what, lock, (at, count, span), operands, old)
             }
         };
-        let lent = (self.regions).lend_with_lock(request.at, request.len, request.lock(), combine);
+        let (at, len, need) = (request.at, request.len, request.need());
+        let lent = (self.regions).lend_with_lock(at, len, need, request.lock(), combine);
         let refusal = match lent {
             Ok(Combined::Done) => {
                 // SAFETY: the previous elements were written to the room.
@@ -563,16 +564,7 @@ fn part_of(request: &Request, element: &ElementRuns, left: usize, arrived: usize
     if element.span(left) <= STORED_IN_ORDER {
         return 0;
     }
-    let count = arrived.min(most);
-    let end = request
-        .at
-        .address
-        .wrapping_add((count * element.extent) as u64);
-    let behind = (end % 8) as usize;
-    match behind.is_multiple_of(element.extent) {
-        true => count.saturating_sub(behind / element.extent),
-        false => count,
-    }
+    element.up_to_a_word(request.at.address, arrived.min(most))
 }
 
 /// Stores bytes, or updates words with them. `None` if words are misaligned.
