@@ -1,10 +1,12 @@
 //! The path of all accumulate operations that are more than one instruction: accumulate, get_accumulate, fetch_and_op and
 //! compare_and_swap. Contiguous elements are a layout of one run.
 
-use rdma_sys_shim::Ticket;
+use std::ptr;
+
+use rdma_sys_shim::{RemoteAddress, Ticket};
 
 use super::PROC_NULL;
-use super::bounds::check_buffer;
+use super::bounds::{Place, check_buffer};
 use super::elementwise;
 use super::layout_work::{ElementBlock, LayoutWork};
 use super::spot::{Spot, Use};
@@ -196,10 +198,9 @@ impl OnTarget<'_> {
         // SAFETY: the buffers are the caller's promise; what is mapped is the target's layout.
         unsafe {
             match spot {
-                &Spot::Mapped { there, widths, .. } => {
-                    self.accumulate_in_place((there, widths), parts)?;
-                    Ok(Ticket::DONE)
-                }
+                &Spot::Mapped {
+                    there, at, widths, ..
+                } => self.accumulate_in_place((there, at, widths), parts),
                 Spot::Device(place) => {
                     behind_stores();
                     self.accumulate_by_device(place, parts)
@@ -213,9 +214,9 @@ impl OnTarget<'_> {
     /// The layouts lie in memory that is valid for the work; the target's is mapped.
     unsafe fn accumulate_in_place(
         self,
-        (there, widths): (*mut u8, AtomicWidths),
+        (there, far, widths): (*mut u8, RemoteAddress, AtomicWidths),
         parts: &LayoutWork<'_>,
-    ) -> Result<()> {
+    ) -> Result<Ticket> {
         let base = there.addr() as u64;
         let at = |offset: i64| there.wrapping_offset(offset as isize);
         if widths.word(parts.ty, 0).is_some() {
@@ -255,11 +256,24 @@ impl OnTarget<'_> {
                 self.target.set_dirty();
             }
             if all {
-                return Ok(());
+                return Ok(Ticket::DONE);
             }
         }
-        self.with_accumulate_lock(&self.route()?.accumulate_lock, || {
-            let is_other = |block: &ElementBlock| !parts.is_of_words(block, widths, base);
+        let route = self.route()?;
+        let is_other = |block: &ElementBlock| !parts.is_of_words(block, widths, base);
+        if !self.locks_mapped(route) {
+            let place = Place {
+                route,
+                at: far,
+                there: ptr::null_mut(),
+                widths,
+                kept: None,
+            };
+            behind_stores();
+            // SAFETY: the caller's promise.
+            return unsafe { self.accumulate_each(&place, parts, parts.blocks().filter(is_other)) };
+        }
+        self.with_accumulate_lock(&route.accumulate_lock, || {
             for block in parts.blocks().filter(is_other) {
                 // SAFETY: the caller's promise; the lock is held.
                 unsafe { parts.work(&block).combine_in_place(at(block.target)) };
@@ -267,7 +281,7 @@ impl OnTarget<'_> {
             Ok(())
         })?;
         self.target.set_dirty();
-        Ok(())
+        Ok(Ticket::DONE)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Where a target's layout is placed.
 
-use rdma_sys_shim::{Direction, Via};
+use rdma_sys_shim::{Direction, RemoteAddress, Via};
 
 use super::bounds::Place;
 use super::put_get::{is_in_place, kind};
@@ -8,14 +8,15 @@ use crate::datatype::{AtomicWidths, BasicType, Piece, Span, Together};
 use crate::diagnostics::OperationKind;
 use crate::error::Result;
 use crate::memory::displacement::Displacement;
-use crate::window::target::Target;
+use crate::window::target::{Route, Target};
 use crate::window::{KeptMapped, OnTarget};
 
 pub(super) enum Spot<'w> {
     /// The whole layout is mapped while this exists, and accessed there.
     Mapped {
-        /// The address at which the layout is placed.
+        /// The address at which the layout is placed, and the target's for the device.
         there: *mut u8,
+        at: RemoteAddress,
         widths: AtomicWidths,
         _kept: Option<KeptMapped<'w>>,
     },
@@ -54,10 +55,6 @@ impl Use {
         first_and_next
             .into_iter()
             .all(|there| self.is_in_loop(target, there))
-    }
-
-    fn is_moved(self) -> bool {
-        matches!(self, Self::Moved(_))
     }
 
     /// The unit that has to be in one region.
@@ -106,18 +103,31 @@ impl<'w> OnTarget<'w> {
         let widths = self.target.widths();
         match self.target.reach_span(disp, span) {
             // Mapped until the window is freed.
-            Some(there)
-                if usage.is_in_place(self.target, widths)
-                    && (usage.is_moved() || self.locks_mapped(self.route()?)) =>
-            {
-                Ok(Spot::Mapped {
-                    there,
-                    widths,
-                    _kept: None,
-                })
-            }
+            Some(there) if self.is_in_place(usage, widths, self.route()?) => Ok(Spot::Mapped {
+                there,
+                at: self.route()?.region.at(self.in_bytes(disp)),
+                widths,
+                _kept: None,
+            }),
             _ => self.find(disp, span, far, usage),
         }
+    }
+
+    /// Whether an operation on mapped memory of the target is done there. Elements of a type that single atomics update stay
+    /// in place, since they are ordered by that; those of them that are not aligned are not.
+    fn is_in_place(self, usage: Use, widths: AtomicWidths, route: &Route) -> bool {
+        usage.is_in_place(self.target, widths)
+            && match usage {
+                Use::Moved(_) => true,
+                Use::Accumulated { ty, .. } => {
+                    widths.word(ty, 0).is_some() || self.locks_mapped(route)
+                }
+            }
+    }
+
+    /// The offset of a displacement that was checked.
+    fn in_bytes(self, disp: Displacement) -> u64 {
+        disp.0.wrapping_mul(self.target.unit())
     }
 
     /// As [`OnTarget::spot`], for memory that `Target` does not show as mapped.
@@ -137,15 +147,14 @@ impl<'w> OnTarget<'w> {
             }
         };
         let (there, widths) = (place.there, place.widths);
-        let is_mapped = !there.is_null()
-            && usage.is_in_place(self.target, widths)
-            && (usage.is_moved() || self.locks_mapped(place.route));
+        let is_mapped = !there.is_null() && self.is_in_place(usage, widths, place.route);
         if self.window.counters.is_some() {
             self.count_layout(&place, is_mapped, span, far, usage);
         }
         Ok(match is_mapped {
             true => Spot::Mapped {
                 there,
+                at: place.at,
                 widths,
                 _kept: place.kept,
             },
