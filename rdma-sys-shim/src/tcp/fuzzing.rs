@@ -83,6 +83,10 @@ pub(crate) fn requests(bytes: &[u8]) {
                 break;
             }
         }
+        if target.is_locked_out() {
+            // Nobody releases the lock, and nothing is received meanwhile.
+            return;
+        }
         assert!(
             held.len() <= 48 + 256 || target.is_blocked(),
             "{}",
