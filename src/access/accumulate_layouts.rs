@@ -16,7 +16,6 @@ use crate::datatype::{AtomicWidths, Layout, Op, Piece, Span};
 use crate::diagnostics::OperationKind;
 use crate::error::Result;
 use crate::memory::displacement::Displacement;
-use crate::memory::remote::behind_stores;
 use crate::terms::Aim;
 use crate::window::{OnTarget, Window};
 
@@ -47,19 +46,20 @@ impl Window {
         }
         let widths = on.target.widths();
         let there = on.target.reach(disp, len as u64);
-        if !there.is_null() && widths.are_accumulated_in_place(work.ty) {
-            let word = widths.word(work.ty, there.addr() as u64);
-            if word.is_some() || on.locks_mapped(on.route()?) {
-                work.check_buffers(aim.operation, len)?;
-                // SAFETY: the buffers are the caller's promise; `there` is mapped for the elements.
-                unsafe {
-                    match word {
-                        Some(width) => on.accumulate_words(there, width, work)?,
-                        None => on.accumulate_locked(there, work)?,
-                    }
+        let word = widths.word(work.ty, there.addr() as u64);
+        if !there.is_null()
+            && widths.are_accumulated_in_place(work.ty)
+            && (word.is_some() || on.locks_mapped(on.route()?))
+        {
+            work.check_buffers(aim.operation, len)?;
+            // SAFETY: the buffers are the caller's promise; `there` is mapped for the elements.
+            unsafe {
+                match word {
+                    Some(width) => on.accumulate_words(there, width, work)?,
+                    None => on.accumulate_locked(there, work)?,
                 }
-                return Ok(Ticket::DONE);
             }
+            return Ok(Ticket::DONE);
         }
         let run = Piece::run(0, (work.count * work.ty.extent()) as u64);
         let &Work { ty, kind, .. } = work;
@@ -201,10 +201,7 @@ impl OnTarget<'_> {
                 &Spot::Mapped {
                     there, at, widths, ..
                 } => self.accumulate_in_place((there, at, widths), parts),
-                Spot::Device(place) => {
-                    behind_stores();
-                    self.accumulate_by_device(place, parts)
-                }
+                Spot::Device(place) => self.accumulate_by_device(place, parts),
                 Spot::Apart(disp) => self.accumulate_apart(*disp, parts),
             }
         }
@@ -269,7 +266,6 @@ impl OnTarget<'_> {
                 widths,
                 kept: None,
             };
-            behind_stores();
             // SAFETY: the caller's promise.
             return unsafe { self.accumulate_each(&place, parts, parts.blocks().filter(is_other)) };
         }

@@ -16,6 +16,7 @@ use super::whole_words::{go_together, words};
 use super::work::Work;
 use crate::datatype::{Op, combine_word};
 use crate::error::{Error, Result};
+use crate::memory::remote::behind_stores;
 use crate::wait::Patience;
 use crate::window::OnTarget;
 
@@ -49,6 +50,8 @@ impl OnTarget<'_> {
         }
     }
 
+    /// As [`OnTarget::accumulate_by_device`], for some blocks of the work.
+    ///
     /// # Safety
     /// As for [`OnTarget::accumulate_by_device`].
     pub(super) unsafe fn accumulate_each(
@@ -57,6 +60,7 @@ impl OnTarget<'_> {
         parts: &LayoutWork<'_>,
         mut blocks: impl Iterator<Item = ElementBlock>,
     ) -> Result<Ticket> {
+        behind_stores();
         // SAFETY: the caller's promise.
         let (rest, last) = unsafe { self.accumulate_at_target(place, parts, &mut blocks)? };
         let Some(block) = rest else {

@@ -1,5 +1,6 @@
 //! Accumulates that this rank's device carries out on its memory for other ranks, by the code for mapped memory.
 
+use std::ptr;
 use std::sync::atomic::AtomicU64;
 
 use rdma_sys_shim::memory::copy;
@@ -91,10 +92,9 @@ impl Combiner for OfOthers {
         let Some(Meaning { op, ty, widths }) = Meaning::of(what) else {
             return;
         };
-        let result = if what.fetches {
-            old
-        } else {
-            std::ptr::null_mut()
+        let result = match what.fetches {
+            true => old,
+            false => ptr::null_mut(),
         };
         let work = Work::of(OperationKind::Accumulate, operands, result, count, ty, op);
         // SAFETY: the caller's promise; one element is compared, and the operand is behind its value.
@@ -153,15 +153,11 @@ unsafe fn combine_padded(at: *mut u8, work: &Work) {
                 copy(spread.add(at), dense.operands.add(packed), len);
             });
         }
-        let some = Work {
-            operands: spread,
-            result: if dense.result.is_null() {
-                dense.result
-            } else {
-                kept
-            },
-            ..Work::of(work.kind, spread, kept, count, ty, work.op)
+        let result = match dense.result.is_null() {
+            true => ptr::null_mut(),
+            false => kept,
         };
+        let some = Work::of(work.kind, spread, result, count, ty, work.op);
         // SAFETY: the caller's promise; the chunks have so many elements.
         unsafe { some.combine_in_place(at.add(first * extent)) };
         if !dense.result.is_null() {

@@ -19,7 +19,6 @@ use crate::datatype::{AtomicWidths, BasicType, Op, Piece, Span};
 use crate::diagnostics::OperationKind;
 use crate::error::Result;
 use crate::memory::displacement::{Displacement, Offset};
-use crate::memory::remote::behind_stores;
 use crate::terms::Aim;
 use crate::window::target::Target;
 use crate::window::{OnTarget, Window};
@@ -420,8 +419,8 @@ impl Window {
 
 impl OnTarget<'_> {
     /// The offset in the target's memory of a place that was checked. Not for dynamic windows.
-    fn offset(self, disp: usize) -> Offset {
-        Offset((disp as u64).wrapping_mul(self.target.unit()))
+    pub(super) fn offset(self, disp: Displacement) -> Offset {
+        Offset(disp.0.wrapping_mul(self.target.unit()))
     }
 
     fn count_list(self, kind: OperationKind, via: impl Fn() -> Via, count: usize, bytes: usize) {
@@ -458,7 +457,7 @@ impl OnTarget<'_> {
         let mut poster = Poster::new(&*route.endpoint, patience, direction, route.region.rkey);
         let mut copied = 0;
         for &index in list {
-            let offset = self.offset(places[index].1);
+            let offset = self.offset(Displacement(places[index].1 as u64));
             let there = route.mapped.at(offset, len as u64);
             // SAFETY: the caller's promise; the place is mapped, or the device checks it.
             unsafe {
@@ -510,7 +509,7 @@ impl OnTarget<'_> {
         let (mut words, mut others, mut far) = (Vec::new(), Vec::new(), Vec::new());
         for some in list.chunks(AT_A_TIME) {
             for &index in some {
-                let offset = self.offset(places[index].1);
+                let offset = self.offset(Displacement(places[index].1 as u64));
                 let there = route.mapped.at(offset, ty.true_extent() as u64);
                 match widths.word(ty, there.addr() as u64) {
                     _ if there.is_null() || !in_place => far.push(index),
@@ -552,12 +551,15 @@ impl OnTarget<'_> {
         if far.is_empty() {
             return Ok(());
         }
-        behind_stores();
         let run = Piece::run(0, (work.count * extent) as u64);
         let parts = LayoutWork::of(work, &run);
         let blocks = far.iter().map(|&index| {
             let at = index * extent;
-            ElementBlock::of(at, self.offset(places[index].1).0 as i64, extent)
+            ElementBlock::of(
+                at,
+                self.offset(Displacement(places[index].1 as u64)).0 as i64,
+                extent,
+            )
         });
         // SAFETY: the caller's promise, of each element.
         unsafe { self.accumulate_each(&place, &parts, blocks) }.map(drop)

@@ -100,12 +100,12 @@ impl<'w> OnTarget<'w> {
         far: Option<&Piece>,
         usage: Use,
     ) -> Result<Spot<'w>> {
-        let widths = self.target.widths();
+        let (widths, route) = (self.target.widths(), self.route()?);
         match self.target.reach_span(disp, span) {
             // Mapped until the window is freed.
-            Some(there) if self.is_in_place(usage, widths, self.route()?) => Ok(Spot::Mapped {
+            Some(there) if self.is_in_place(usage, widths, route) => Ok(Spot::Mapped {
                 there,
-                at: self.route()?.region.at(self.in_bytes(disp)),
+                at: route.region.at(self.offset(disp).0),
                 widths,
                 _kept: None,
             }),
@@ -123,11 +123,6 @@ impl<'w> OnTarget<'w> {
                     widths.word(ty, 0).is_some() || self.locks_mapped(route)
                 }
             }
-    }
-
-    /// The offset of a displacement that was checked.
-    fn in_bytes(self, disp: Displacement) -> u64 {
-        disp.0.wrapping_mul(self.target.unit())
     }
 
     /// As [`OnTarget::spot`], for memory that `Target` does not show as mapped.

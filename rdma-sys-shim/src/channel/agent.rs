@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ use super::proof::{Challenge, FULL, HELLO, Key, PROOF, WELCOME};
 use super::record::Record;
 use super::socket::{OwnDescriptor, Stream};
 use super::stream::{Moved, SILENCE, Side, prepare, receive, send};
-use crate::assist::{Assisted, Attached};
+use crate::assist::{Assisted, Attached, try_lock};
 use crate::signals::without_signals;
 use crate::system::random;
 use crate::{Error, Result};
@@ -307,11 +307,7 @@ impl<S: Serve> Channel<S> {
 
     /// `None` while another thread serves.
     fn try_running(&self) -> Option<MutexGuard<'_, Running<S>>> {
-        match self.running.try_lock() {
-            Ok(running) => Some(running),
-            Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        try_lock(&self.running)
     }
 
     fn run(&self) {

@@ -8,7 +8,7 @@
 //! preempted in the middle of a request, others wait for it, as they would for the agent.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -18,6 +18,7 @@ use rustix::time::{
 };
 
 use super::socket::OwnDescriptor;
+use crate::assist::try_lock;
 use crate::{Error, Result};
 
 /// How often the agent checks that a thread which promised to serve still does. The thread may meanwhile wait for
@@ -166,11 +167,7 @@ impl Lending {
 
     /// `None` while another thread has it.
     fn try_state(&self) -> Option<MutexGuard<'_, State>> {
-        match self.state.try_lock() {
-            Ok(state) => Some(state),
-            Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        try_lock(&self.state)
     }
 
     pub(super) fn is_agent_asleep(&self) -> bool {

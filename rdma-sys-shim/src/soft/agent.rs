@@ -175,8 +175,7 @@ fn check_and_apply(segment: &Segment, index: usize, slot: &Slot) -> Option<u64> 
         Operation::AddEach | Operation::StoreEach => {
             len <= SLOT_BYTES && matches!(width, 1 | 2 | 4 | 8) && len.is_multiple_of(width)
         }
-        Operation::Scatter | Operation::Gather => true,
-        Operation::Combine => true,
+        Operation::Scatter | Operation::Gather | Operation::Combine => true,
     };
     if !words || table::allows(segment, rkey, address, len as u64, operation.need()).is_err() {
         return None;

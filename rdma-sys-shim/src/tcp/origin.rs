@@ -504,6 +504,9 @@ impl Origin {
         let Some(first) = self.expected.front() else {
             return false;
         };
+        if matches!(first.destination, Destination::Word { .. }) {
+            return false;
+        }
         let ticket = first.ticket;
         let parts = self.expected.iter().take_while(|it| it.ticket == ticket);
         let mut room = parts.map(|part| match part.destination {
@@ -517,9 +520,6 @@ impl Origin {
                 return false;
             };
             left = left.saturating_sub(len);
-        }
-        if matches!(first.destination, Destination::Word { .. }) {
-            return false;
         }
         self.data = bytes as usize;
         if bytes == 0 {

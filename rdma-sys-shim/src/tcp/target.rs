@@ -309,12 +309,6 @@ impl Target {
         self.answers.extend(answer.encode());
     }
 
-    /// Space for this many bytes behind the answers.
-    fn room(&mut self, bytes: usize) -> *mut u8 {
-        self.answers.reserve(bytes);
-        self.answers.spare_capacity_mut().as_mut_ptr().cast()
-    }
-
     /// Whether all answers have been sent.
     pub(super) fn is_all_sent(&self) -> bool {
         self.sent == self.answers.len()
@@ -380,8 +374,7 @@ impl Target {
     /// Carries out the part of an accumulate whose operands have arrived. Returns the length of these; `None` if it has
     /// to wait for more, or for the lock.
     fn take_combined(&mut self, request: Request, bytes: &[u8]) -> Option<usize> {
-        let given = self.combiner.clone();
-        let known = given.get().and_then(|combiner| {
+        let known = self.combiner.get().and_then(|combiner| {
             let element = combiner.element(request.what)?;
             Some((combiner, element, element.count(request.len)?))
         });
@@ -400,8 +393,8 @@ impl Target {
         let fetched = count * request.what.fetched(&element);
         let mut old = ptr::null_mut();
         if fetched > 0 {
-            self.answer(Answer::Data(fetched as u64));
-            old = self.room(fetched);
+            self.answers.extend(Answer::Data(fetched as u64).encode());
+            old = room(&mut self.answers, fetched);
         }
         before_flag();
         let combine = |at: *mut u8, lock: *mut u8| {
@@ -418,16 +411,10 @@ impl Target {
             Ok(Combined::Done) => {
                 // SAFETY: the previous elements were written to the room.
                 unsafe { self.answers.set_len(self.answers.len() + fetched) };
-                let is_last = count == left;
-                self.has_applied(
-                    request,
-                    if is_last {
-                        request.len as usize
-                    } else {
-                        count * element.extent
-                    },
-                );
-                if is_last && fetched > 0 {
+                // There is no padding behind the last element.
+                let applied = (count * element.extent).min(request.len as usize);
+                self.has_applied(request, applied);
+                if count == left && fetched > 0 {
                     self.told = self.done;
                 }
                 return Some(count * sent);
@@ -511,7 +498,7 @@ impl Target {
         let len = request.len as usize;
         let begin = self.answers.len();
         self.answer(Answer::Data(request.len));
-        let to = self.room(len);
+        let to = room(&mut self.answers, len);
         // SAFETY: `copy` reads as many bytes as there is room for, and holds no lock or value to drop.
         let read = unsafe {
             (self.regions).access(request.at, request.len, len, Access::READ, |from| {
@@ -544,6 +531,12 @@ impl Target {
         self.incoming = None;
         self.phase = Phase::Over;
     }
+}
+
+/// Space for this many bytes behind the answers.
+fn room(answers: &mut Vec<u8>, bytes: usize) -> *mut u8 {
+    answers.reserve(bytes);
+    answers.spare_capacity_mut().as_mut_ptr().cast()
 }
 
 /// The result of a call in which the kernel accesses memory of a region; refused if that is not mapped.
