@@ -14,15 +14,17 @@ use crate::window::OnTarget;
 const CHUNK: usize = 4 << 10;
 
 impl OnTarget<'_> {
-    /// Whether single atomics update aligned elements of a type there.
-    pub(super) fn has_words(self, spot: &Spot<'_>, ty: BasicType) -> bool {
-        let widths = match spot {
-            Spot::Mapped { widths, .. } => *widths,
-            Spot::Device(place) => place.widths,
-            // Some of the regions may have such atomics.
-            Spot::Apart(_) => self.window.atomic_widths,
-        };
-        widths.word(ty, 0).is_some()
+    /// Whether the blocks of aligned elements without padding may take effect one by one there, by single atomics or by a
+    /// thread of the target. If not, they are updated under the accumulate lock at once.
+    pub(super) fn goes_by_block(self, spot: &Spot<'_>, ty: BasicType) -> bool {
+        match spot {
+            _ if ty.is_padded() => false,
+            Spot::Mapped { widths, .. } => {
+                widths.word(ty, 0).is_some()
+                    || self.route().is_ok_and(|route| !self.locks_mapped(route))
+            }
+            Spot::Device(_) | Spot::Apart(_) => true,
+        }
     }
 
     /// As [`OnTarget::accumulate_pieces`], run by run of the target's elements.

@@ -14,6 +14,7 @@ use crate::exposed::{Exposed, Memory};
 pub(crate) const CASES: &[Case] = cases!["hammer":
     aligned_words_of_narrow_elements @ [2, 3],
     aligned_words_of_narrow_elements_in_a_dynamic_window @ [2, 3],
+    aligned_words_of_elements_below_the_granularity @ [2, 3],
     the_first_word_of_a_short_run_is_seen_last @ [3],
 ];
 
@@ -54,6 +55,15 @@ fn aligned_words_of_narrow_elements_in_a_dynamic_window(job: &Job) -> Outcome {
     Ok(())
 }
 
+/// The accumulate lock protects all narrow elements.
+fn aligned_words_of_elements_below_the_granularity(job: &Job) -> Outcome {
+    let info = Info::new().with("mpi_accumulate_granularity", "8");
+    let window = Window::allocate(job.world(), ROOM, 1, &info)?;
+    hammer_runs(job, &window, &vec![0; job.world().size() as usize])?;
+    window.free()?;
+    Ok(())
+}
+
 fn aligned_words_of_narrow_elements_in_shared_memory(job: &Job) -> Outcome {
     let window = Window::allocate_shared(job.world(), ROOM, 1, &Info::new())?;
     hammer(job, &window, &vec![0; job.world().size() as usize])?;
@@ -63,6 +73,17 @@ fn aligned_words_of_narrow_elements_in_shared_memory(job: &Job) -> Outcome {
 
 /// `places`: the displacement of each rank's memory, of [`ROOM`] bytes, aligned to eight.
 fn hammer(job: &Job, window: &Window, places: &[u64]) -> Outcome {
+    hammer_runs(job, window, places)?;
+    window.lock_all(Assert::NONE)?;
+    for target in [0, window.ranks() - 1] {
+        swap(job, window, (target, places[target as usize] + SWAPPED))?;
+    }
+    window.unlock_all()?;
+    job.world().barrier()?;
+    Ok(())
+}
+
+fn hammer_runs(job: &Job, window: &Window, places: &[u64]) -> Outcome {
     let last = window.ranks() - 1;
     window.lock_all(Assert::NONE)?;
     for ty in [BasicType::Byte, BasicType::I16] {
@@ -84,13 +105,17 @@ fn hammer(job: &Job, window: &Window, places: &[u64]) -> Outcome {
             (near(both, 2, 1), rows.times(1)),
             (near(spread.times(1), 2, 2), rows.times(1)),
         ] {
-            for target in [0, last] {
-                replace_and_fetch(job, window, (target, places[target as usize]), &near, far)?;
+            // A target that only waits may serve requests meanwhile.
+            let waiting = (last > 1).then_some((last, true));
+            for (target, waits) in [(0, false), (last, false)].into_iter().chain(waiting) {
+                let base = places[target as usize];
+                zero(job, window, target, base)?;
+                if !waits || window.rank() != target {
+                    replace_and_fetch(window, (target, base), &near, far)?;
+                }
+                job.world().barrier()?;
             }
         }
-    }
-    for target in [0, last] {
-        swap(job, window, (target, places[target as usize] + SWAPPED))?;
     }
     window.unlock_all()?;
     job.world().barrier()?;
@@ -105,7 +130,6 @@ struct Near<'t> {
 
 /// Ranks of odd numbers replace runs by bytes of one value; the others fetch them, without a change or in exchange.
 fn replace_and_fetch(
-    job: &Job,
     window: &Window,
     (target, base): (u32, u64),
     near: &Near<'_>,
@@ -116,7 +140,6 @@ fn replace_and_fetch(
     let disp = base + RUN.start as u64;
     let mut fetched = [0_u8; ROOM];
     let what = format!("{near} and {far} of rank {target}");
-    zero(job, window, target, base)?;
     let begun = Instant::now();
     for round in (0..).take_while(|round| *round < 8 || begun.elapsed() < WHILE) {
         let value = [(2 * round + me) as u8; ROOM];
@@ -148,7 +171,6 @@ fn replace_and_fetch(
             }
         }
     }
-    job.world().barrier()?;
     Ok(())
 }
 
