@@ -7,8 +7,8 @@ use rdma_sys_shim::{RemoteAddress, Ticket};
 
 use super::PROC_NULL;
 use super::bounds::{Place, check_buffer};
-use super::elementwise;
 use super::layout_work::{ElementBlock, LayoutWork};
+use super::narrow::update_words;
 use super::spot::{Spot, Use};
 use super::words::MANY;
 use super::work::Work;
@@ -241,7 +241,7 @@ impl OnTarget<'_> {
                             Some(_) if work.count >= MANY => break,
                             // SAFETY: as above.
                             Some(width) => unsafe {
-                                elementwise::update_words(at(block.target), width, &work);
+                                update_words(at(block.target), width, &work);
                             },
                             None => all = false,
                         }

@@ -7,7 +7,7 @@ use rdma_sys_shim::memory::copy;
 use rdma_sys_shim::{Combination, Combiner, ElementRuns, Operands};
 
 use super::accumulate_lock;
-use super::elementwise::update_words;
+use super::narrow::update_words;
 use super::work::Work;
 use crate::datatype::{AtomicWidths, BasicType, Op};
 use crate::diagnostics::OperationKind;

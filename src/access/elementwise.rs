@@ -1,5 +1,6 @@
 //! Accumulates in which one atomic of the processor updates each element: aligned integers in mapped
-//! memory. Many elements may be updated faster under the accumulate lock: see `words`.
+//! memory. Neighbouring narrow elements go in wider words (`narrow`), and many elements may be updated faster under the
+//! accumulate lock (`words`).
 //!
 //! The path depends on the element's type, its alignment and whose memory it is in, never on the operation or
 //! where the origin is: a fetch_and_op and an accumulate on one word are atomic with respect to each other,
@@ -11,43 +12,8 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use rdma_sys_shim::Width;
 
-use super::words::Singles;
 use super::work::Work;
 use crate::datatype::{BasicType, Op, combine_word};
-use crate::memory::displacement::Displacement;
-use crate::window::Window;
-
-/// A mapped element; single atomics may update it while this lives.
-pub(super) struct MappedWord<'w> {
-    pub(super) at: *mut u8,
-    pub(super) width: Width,
-    _singles: Singles<'w>,
-}
-
-impl Window {
-    /// The integer at displacement `disp` of a target, for the fast path: if the target was entered, and the element is
-    /// mapped, has four or eight bytes, and is updated by single atomics.
-    #[inline(always)]
-    pub(super) fn mapped_integer(
-        &self,
-        ty: BasicType,
-        rank: u32,
-        disp: u64,
-    ) -> Option<MappedWord<'_>> {
-        let target = self.open_target(rank)?;
-        let width = target.widths().fast_word(ty)?;
-        let at = target.reach(Displacement(disp), width.bytes() as u64);
-        if at.is_null() || at.addr() & (width.bytes() - 1) != 0 {
-            return None;
-        }
-        let _singles = self.begin_singles(target)?;
-        Some(MappedWord {
-            at,
-            width,
-            _singles,
-        })
-    }
-}
 
 /// Evaluates an expression on the word of `$width` at `$at`. The word is called `$word`, and its integer type `$int`.
 /// The result is zero-extended.
@@ -161,25 +127,11 @@ unsafe fn update(at: *mut u8, width: Width, ty: BasicType, op: Op, operand: u64)
     }
 }
 
-/// Carries out work on the elements from `there` on, which single atomics of this width update. Data that is only moved
-/// goes in wider words.
+/// Carries out work on the elements from `there` on, one by one.
 ///
 /// # Safety
 /// As for [`fetch_op`], for each element; the buffers of `work` are valid.
-pub(super) unsafe fn update_words(there: *mut u8, width: Width, work: &Work) {
-    match work.in_words(there.addr() as u64, width) {
-        Some(parts) => parts.for_each(|(offset, width, part)| {
-            // SAFETY: a part of what the caller promises.
-            unsafe { update_each(there.wrapping_add(offset), width, &part) };
-        }),
-        // SAFETY: the caller's promise.
-        None => unsafe { update_each(there, width, work) },
-    }
-}
-
-/// # Safety
-/// As for [`update_words`].
-unsafe fn update_each(there: *mut u8, width: Width, work: &Work) {
+pub(super) unsafe fn update_each(there: *mut u8, width: Width, work: &Work) {
     let words = (0..work.count).map(|index| {
         let offset = index * width.bytes();
         let operand = match work.op {

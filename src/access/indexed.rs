@@ -11,6 +11,7 @@ use super::PROC_NULL;
 use super::bounds::{byte_len, null_buffer};
 use super::elementwise::{self, Fetching};
 use super::layout_work::{ElementBlock, LayoutWork};
+use super::narrow::update_words;
 use super::post::Poster;
 use super::put_get::{is_in_place, kind};
 use super::spot::Use;
@@ -342,7 +343,7 @@ impl Window {
                     let all = AtomicWidths::of_processor(0);
                     let width = all.word(ty, 0).unwrap_or(Width::W8);
                     self.update_mapped(operation, places, op != Op::NoOp, |index, at| {
-                        elementwise::update_words(at, width, &work.part(index * extent, 1));
+                        update_words(at, width, &work.part(index * extent, 1));
                     })?;
                     // Stores are not fences, unlike other atomics.
                     if work.overwrites() {
@@ -522,7 +523,7 @@ impl OnTarget<'_> {
                 self.at_words(1, |_| {
                     for (index, there, width) in words.drain(..) {
                         // SAFETY: the caller's promise; an aligned word of mapped memory.
-                        unsafe { elementwise::update_words(there, width, &one(index)) };
+                        unsafe { update_words(there, width, &one(index)) };
                     }
                 })?;
             }

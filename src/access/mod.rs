@@ -5,7 +5,7 @@
 //!
 //! | the target's memory | elements that single atomics update | other elements |
 //! |---|---|---|
-//! | mapped | the processor's atomics (`elementwise`), many at a time under the accumulate lock (`words`, `bulk_mode`) | combined under the accumulate lock (`locked`) |
+//! | mapped | the processor's atomics (`elementwise`, `narrow`), many at a time under the accumulate lock (`words`, `bulk_mode`) | combined under the accumulate lock (`locked`) |
 //! | not mapped, a thread of the target serves | one request for a block (`at_target`); the thread does what is said above (`combiner`) | the same |
 //! | not mapped, else | the device's atomics, or loops of its compare-and-swap (`by_device`) | read, combined and written back under the lock (`locked_by_device`) |
 //!
@@ -30,6 +30,7 @@ mod indexed;
 mod layout_work;
 mod locked;
 mod locked_by_device;
+mod narrow;
 mod notify;
 mod post;
 mod put_get;

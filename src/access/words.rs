@@ -8,10 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rdma_sys_shim::{Ticket, Width, fence_all};
 
 use super::bulk_mode::{InFlight, begin, begin_single, enter_bulk_mode, found_bulk_mode, is_off};
-use super::elementwise::update_words;
+use super::narrow::update_words;
 use super::work::Work;
+use crate::datatype::BasicType;
 use crate::error::{ErrorKind, PeerError, Result};
 use crate::liveness::Awaited;
+use crate::memory::displacement::Displacement;
 use crate::memory::remote::RemoteWord;
 use crate::memory::word::SharedWord;
 use crate::window::target::{Route, Target};
@@ -34,7 +36,37 @@ pub(super) enum Singles<'w> {
     InFlight { _flag: InFlight<'w, AtomicU64> },
 }
 
+/// A mapped element; single atomics may update it while this lives.
+pub(super) struct MappedWord<'w> {
+    pub(super) at: *mut u8,
+    pub(super) width: Width,
+    _singles: Singles<'w>,
+}
+
 impl Window {
+    /// The integer at displacement `disp` of a target, for the fast path: if the target was entered, and the element is
+    /// mapped, has four or eight bytes, and is updated by single atomics.
+    #[inline(always)]
+    pub(super) fn mapped_integer(
+        &self,
+        ty: BasicType,
+        rank: u32,
+        disp: u64,
+    ) -> Option<MappedWord<'_>> {
+        let target = self.open_target(rank)?;
+        let width = target.widths().fast_word(ty)?;
+        let at = target.reach(Displacement(disp), width.bytes() as u64);
+        if at.is_null() || at.addr() & (width.bytes() - 1) != 0 {
+            return None;
+        }
+        let _singles = self.begin_singles(target)?;
+        Some(MappedWord {
+            at,
+            width,
+            _singles,
+        })
+    }
+
     /// For single atomics on the mapped words of a target that was entered; `None` if they take the lock.
     #[inline(always)]
     pub(super) fn begin_singles<'w>(&'w self, target: &'w Target) -> Option<Singles<'w>> {
