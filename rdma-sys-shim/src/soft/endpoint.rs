@@ -7,14 +7,14 @@ use std::io;
 use std::ptr;
 use std::sync::Arc;
 
-use assist::AssistState;
+use assist::{Asked, AssistState};
 
 use super::Options;
 use super::iovec::copy_blocks;
 use super::memory_file;
 use super::packed::{Packed, cut};
 use super::peer::PeerProcess;
-use super::request::{Operation, Request};
+use super::request::{Operation, Request, TAKEN_AWAY};
 use super::segment::{SLOT_BYTES, Segment};
 use super::select::{self, Path, Shape, Way};
 use super::{agent, attached, table};
@@ -327,7 +327,12 @@ impl SoftEndpoint {
         };
         match way {
             Way::Assist => {
-                (self.assist).ask_with((segment, &self.peer), Shape::Combined, fill, take)
+                let there = (segment, &self.peer);
+                match self.assist.ask_with(there, Shape::Combined, fill, take)? {
+                    // Who does it again would combine some operands twice.
+                    Asked::Faulted => Err(request.refused(&self.peer, TAKEN_AWAY)),
+                    answer => Ok(answer == Asked::Done),
+                }
             }
             _ => Ok(request.ask_with(segment, &self.peer, fill, take)?.is_some()),
         }

@@ -47,9 +47,11 @@ pub(super) struct AssistState {
 
 /// The outcome of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Asked {
+pub(super) enum Asked {
     Done,
     Refused,
+    /// Refused when a part may have been done: the rest of the memory is no longer mapped with the necessary right.
+    Faulted,
     NotTakenUp,
 }
 
@@ -166,7 +168,7 @@ impl AssistState {
                     match answer {
                         Asked::NotTakenUp if waits => self.note_miss(),
                         Asked::NotTakenUp => {}
-                        Asked::Done | Asked::Refused => self.note_hit(),
+                        Asked::Done | Asked::Refused | Asked::Faulted => self.note_hit(),
                     }
                     slots::give_back(segment.slot(slot));
                 }
@@ -199,7 +201,8 @@ impl AssistState {
                 unsafe { request.take(segment, slot, receive) };
             }
         };
-        self.ask_with(there, Shape::Run, fill, take)
+        let answer = self.ask_with(there, Shape::Run, fill, take)?;
+        Ok(answer == Asked::Done)
     }
 
     /// As [`ask_for_one`](Self::ask_for_one). `fill` writes the request into a claimed slot, and `take` copies the answer.
@@ -209,10 +212,10 @@ impl AssistState {
         shape: Shape,
         fill: impl FnOnce(usize),
         take: impl FnOnce(usize),
-    ) -> Result<bool> {
+    ) -> Result<Asked> {
         let Some(slot) = request::claim_now(segment, peer.own(), 0) else {
             self.sweep(segment, peer);
-            return Ok(false);
+            return Ok(Asked::NotTakenUp);
         };
         fill(slot);
         slots::offer(segment.slot(slot), milliseconds());
@@ -223,11 +226,11 @@ impl AssistState {
                 self.note_hit();
                 take(slot);
             }
-            Asked::Refused => self.note_hit(),
+            Asked::Refused | Asked::Faulted => self.note_hit(),
             Asked::NotTakenUp => self.note_miss(),
         }
         slots::give_back(segment.slot(slot));
-        Ok(answer == Asked::Done)
+        Ok(answer)
     }
 
     /// Searches for slots of dead processes, which takes a while.
@@ -274,7 +277,10 @@ fn collect(
     };
     match slots::collect(segment, slot, is_patient, peer.awaited()) {
         Ok(Offered::Answered(Some(_))) => Ok(Asked::Done),
-        Ok(Offered::Answered(None)) => Ok(Asked::Refused),
+        Ok(Offered::Answered(None)) => match segment.slot(slot).width.load(Ordering::Relaxed) {
+            request::FAULTED => Ok(Asked::Faulted),
+            _ => Ok(Asked::Refused),
+        },
         Ok(Offered::TakenBack) => Ok(Asked::NotTakenUp),
         Err(why) => Err(peer.unanswered(&why)),
     }

@@ -644,7 +644,15 @@ fn assist_survives_memory_that_was_taken_away() {
                 let moved = unsafe { peer.endpoint.transfer_blocks(direction, blocks) };
                 gone(moved.map_err(|failed| failed.error));
             }
-            assert!(!add_ones(&peer, offset, 100, &mut []), "it was refused");
+            // Half of these are still there.
+            peer.write(&[0; 64], offset - 64);
+            match try_add_ones(&peer, offset - 64, 16, &mut []) {
+                Ok(done) => {
+                    assert!(!done);
+                    assert_eq!(peer.read(offset - 64, 64), [0; 64], "would be added again");
+                }
+                Err(error) => gone(Err(error)),
+            }
             peer.write(&[5; 64], offset - 64);
             assert_eq!(peer.read(offset - 64, 64), [5; 64]);
         });
@@ -679,6 +687,10 @@ fn what_assist_refuses_is_for_the_caller() {
 /// Triples words at an offset and adds ones, under the lock in the first word of the peer's memory; false if nobody did.
 /// What they were goes to `old`, if there is any.
 fn add_ones(peer: &Peer, offset: usize, count: usize, old: &mut [u64]) -> bool {
+    try_add_ones(peer, offset, count, old).unwrap()
+}
+
+fn try_add_ones(peer: &Peer, offset: usize, count: usize, old: &mut [u64]) -> Result<bool> {
     let ones = vec![1_u64; count];
     let what = Combination {
         operation: 0,
@@ -695,9 +707,9 @@ fn add_ones(peer: &Peer, offset: usize, count: usize, old: &mut [u64]) -> bool {
     };
     let (lock, at) = (peer.region.at(0), peer.region.at(offset as u64));
     // SAFETY: as many words; the operation is complete on return.
-    let (done, _) = unsafe { (peer.endpoint).combine(what, lock, at, elements) }.unwrap();
+    let (done, _) = unsafe { (peer.endpoint).combine(what, lock, at, elements)? };
     assert!(done == 0 || done == count);
-    done > 0
+    Ok(done > 0)
 }
 
 #[test]
