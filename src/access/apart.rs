@@ -84,14 +84,15 @@ impl OnTarget<'_> {
             for [near, far] in strip.blocks() {
                 let here = origin.wrapping_offset(near as isize);
                 let block = (self.block_at(disp, far), strip.len);
-                self.each_part(block, BasicType::Byte, |at, part, len| {
+                let posted = self.each_part(block, BasicType::Byte, |at, part, len| {
                     let (here, len) = (here.wrapping_add(at as usize), len as usize);
                     // SAFETY: a part of a block, which is the caller's promise.
                     let posted =
                         unsafe { self.window.transfer(self.aim, direction, here, len, part)? };
                     last = last.max(posted);
                     Ok(())
-                })?;
+                });
+                posted.inspect_err(|_| self.await_end(last))?;
             }
         }
         Ok(last)
@@ -110,13 +111,14 @@ impl OnTarget<'_> {
         let mut last = Ticket::DONE;
         for block in parts.blocks() {
             let bytes = (self.block_at(disp, block.target), block.len as u64);
-            self.each_part(bytes, parts.ty, |at, part, len| {
+            let posted = self.each_part(bytes, parts.ty, |at, part, len| {
                 let work = parts.work(&block.part(at as usize, len as usize));
                 // SAFETY: a part of a block, which is the caller's promise.
                 let posted = unsafe { self.window.carry_out(self.aim, part, &work)? };
                 last = last.max(posted);
                 Ok(())
-            })?;
+            });
+            posted.inspect_err(|_| self.await_end(last))?;
         }
         Ok(last)
     }

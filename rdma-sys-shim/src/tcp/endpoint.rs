@@ -86,6 +86,8 @@ impl TcpEndpoint {
                 return posted.map(Ticket);
             }
             if self.cancellation.is_due() {
+                // The caller may free the buffers of earlier parts of its operation.
+                origin.fail(self.cancelled());
                 return Err(self.cancelled());
             }
             // Meanwhile, other threads may ask for the state of their operations.
