@@ -179,7 +179,7 @@ impl OnTarget<'_> {
         }
         // SAFETY: the caller's promise.
         unsafe {
-            match parts.cuts_runs() && self.goes_by_block(spot, parts.ty) {
+            match parts.cuts_runs() && spot.takes_blocks(parts.ty) {
                 true => self.accumulate_runs(spot, parts),
                 false => self.accumulate_blocks(spot, parts),
             }

@@ -93,29 +93,23 @@ pub(super) fn without_repeats<T>(
     parts
 }
 
-/// Lists of blocks of at most `most` bytes; `most` depends on the first block of a list. A block is in the list of its
-/// predecessor if it `joins` it.
+/// Lists of blocks of at most `most` bytes.
 pub(super) fn cut(
     mut blocks: impl Iterator<Item = ElementBlock>,
-    most: impl Fn(&ElementBlock) -> usize,
-    joins: impl Fn(&ElementBlock, &ElementBlock) -> bool,
+    most: usize,
 ) -> impl Iterator<Item = Vec<ElementBlock>> {
     let mut rest = None;
     iter::from_fn(move || {
-        let first: ElementBlock = rest.take().or_else(|| blocks.next())?;
-        let (mut list, mut room) = (Vec::new(), most(&first));
-        let mut next = Some(first);
-        while let Some(block) = next.take().or_else(|| blocks.next()) {
-            if room == 0 || list.last().is_some_and(|last| !joins(last, &block)) {
-                rest = Some(block);
-                break;
-            }
+        let (mut list, mut room) = (Vec::new(), most);
+        while room > 0
+            && let Some(block) = rest.take().or_else(|| blocks.next())
+        {
             let len = block.len.min(room);
             list.push(block.part(0, len));
             room -= len;
-            next = (len < block.len).then(|| block.part(len, block.len - len));
+            rest = (len < block.len).then(|| block.part(len, block.len - len));
         }
-        Some(list)
+        (!list.is_empty()).then_some(list)
     })
 }
 

@@ -63,7 +63,7 @@ impl Piece {
     }
 
     /// A list of parts in order; each must have bytes.
-    pub(super) fn list(mut parts: Vec<Piece>) -> Option<Self> {
+    pub(crate) fn list(mut parts: Vec<Piece>) -> Option<Self> {
         if parts.len() <= 1 {
             return parts.pop();
         }
