@@ -39,9 +39,12 @@ pub(super) enum Way {
     Agent,
 }
 
-/// The longest runs and list pieces that use assist. For longer ones, the kernel is faster between distant processors,
+/// The longest runs that use assist. A call of the kernel takes a microsecond or more, but its bytes move between
+/// processors once, and those of a request twice.
+const LONGEST_RUN: usize = 16 << 10;
+/// The longest pieces of lists that use assist. For longer ones, the kernel is faster between distant processors,
 /// although it takes a third of a microsecond for each piece.
-const LONGEST_BY_ASSIST: usize = 1 << 10;
+const LONGEST_PIECE: usize = 1 << 10;
 
 /// After this many parts by the kernel, a sleeping thread of the target is called. Waking it takes as long as two or
 /// three parts.
@@ -72,7 +75,8 @@ pub(super) fn way(path: Path, shape: Shape, len: usize, polls: impl FnOnce() -> 
     let longest = match shape {
         // The kernel would copy twice.
         Shape::Combined => usize::MAX,
-        Shape::Run | Shape::List(_) => LONGEST_BY_ASSIST,
+        Shape::Run => LONGEST_RUN,
+        Shape::List(_) => LONGEST_PIECE,
     };
     match path {
         Path::Direct => Way::Own,
@@ -91,11 +95,11 @@ pub(super) struct RequestSize {
     pub(super) list: usize,
 }
 
-/// Small, so that the target serves one request while the origin fills the next. Each run by assist is one
+/// Of lists; small, so that the target serves one request while the origin fills the next. Each other run by assist is one
 /// request.
 pub(super) const OF_ASSIST: RequestSize = RequestSize {
-    run: LONGEST_BY_ASSIST,
-    list: LONGEST_BY_ASSIST,
+    run: LONGEST_PIECE,
+    list: LONGEST_PIECE,
 };
 /// Large, since each request may have to wake the agent.
 pub(super) const OF_AGENT: RequestSize = RequestSize {
