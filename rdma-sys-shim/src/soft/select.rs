@@ -137,7 +137,7 @@ pub(super) fn course(direction: Direction, local: *mut u8, remote: u64, len: usi
 }
 
 /// Whether the kernel's copy takes four times as long. On x86-64 it is `rep movsb`, page by page, which is slow if the
-/// destination lies less than 16 bytes behind the source.
+/// destination lies less than 32 bytes behind the source, as a buffer of `malloc` does behind a page.
 fn is_slow(direction: Direction, local: *mut u8, remote: u64) -> bool {
     const PAGE: u64 = 4096;
     let ahead = (local.addr() as u64).wrapping_sub(remote);
@@ -145,7 +145,7 @@ fn is_slow(direction: Direction, local: *mut u8, remote: u64) -> bool {
         Direction::Write => ahead.wrapping_neg() % PAGE,
         Direction::Read => ahead % PAGE,
     };
-    cfg!(target_arch = "x86_64") && (1..16).contains(&behind_the_source)
+    cfg!(target_arch = "x86_64") && (1..32).contains(&behind_the_source)
 }
 
 /// Whether a buffer is faster, from which data that is in no cache is streamed. `rep movsb` takes half as long again if
@@ -268,8 +268,8 @@ mod tests {
         for direction in [Direction::Write, Direction::Read] {
             for (len, streams) in longest {
                 assert!(!streams);
-                for behind in [0, 1, 8, 15, 16, 4088, 4095] {
-                    let expected = len >= 2048 && (1..16).contains(&behind);
+                for behind in [0, 1, 15, 16, 31, 32, 4088, 4095] {
+                    let expected = len >= 2048 && (1..32).contains(&behind);
                     let found = course_of(direction, len, behind);
                     assert_eq!(found.by_buffer, expected, "{len} {behind}");
                 }
