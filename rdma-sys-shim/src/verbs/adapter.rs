@@ -30,6 +30,8 @@ pub(super) struct Adapter {
     pub(super) has_fences: bool,
     /// The destination of atomic results that nobody reads.
     pub(super) nowhere: Pinned,
+    /// The most bytes of data that the device carries inside a request; 0 until that has been tried.
+    pub(super) inline: u32,
 }
 
 impl Adapter {
@@ -86,6 +88,7 @@ impl Adapter {
             settings,
             trouble: Arc::default(),
             has_fences: !choice.emulated,
+            inline: 0,
             context,
         })
     }

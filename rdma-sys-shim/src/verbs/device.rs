@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::adapter::Adapter;
 use super::connect::{Address, Connector, Numbers, Queues};
-use super::endpoint::VerbsEndpoint;
+use super::endpoint::{self, VerbsEndpoint};
 use super::limits::atomic_scope;
 use super::objects::{CompletionQueue, Establish, MemoryRegion, QueuePair};
 use super::peer::Peer;
@@ -51,7 +51,8 @@ impl VerbsDevice {
     /// Opens a device's port. `data_only`: the device's atomics are not used.
     pub(crate) fn open(choice: Choice, secret: JobSecret, data_only: bool) -> Result<Self> {
         let settings = Settings::from_env()?;
-        let adapter = Adapter::open(&choice, settings)?;
+        let mut adapter = Adapter::open(&choice, settings)?;
+        adapter.inline = endpoint::carried(&adapter)?;
         let scope = atomic_scope(&adapter.context).filter(|_| !data_only);
         let domain = scope.unwrap_or(AtomicDomain::Device);
         let capabilities = rdma::capabilities(domain, adapter.port.max_message.into());

@@ -4,7 +4,7 @@ use ibverbs_sys as ffi;
 
 use super::adapter::Adapter;
 use super::endpoint;
-use super::objects::{CompletionQueue, Context};
+use super::objects::Context;
 use super::settings::Settings;
 use crate::rdma::{Choice, VerbsLimits};
 use crate::{AtomicDomain, Result};
@@ -35,17 +35,15 @@ fn scope(said: ffi::ibv_atomic_cap, by_bus: ffi::ibv_pci_atomic_caps) -> Option<
     }
 }
 
-/// Queries a device's limits. The limit of inline data is the one that it grants to a queue pair.
+/// Queries a device's limits. The limit of inline data is found by trial.
 pub(crate) fn limits(choice: &Choice) -> Result<VerbsLimits> {
     let settings = Settings::from_env()?;
     let adapter = Adapter::open(choice, settings)?;
-    let completions = CompletionQueue::new(&adapter.context, 1)?;
-    let pair = endpoint::queue_pair(&adapter, &completions)?;
     let attributes = adapter.context.attributes();
     let count = |number: i32| u32::try_from(number).unwrap_or(0);
     Ok(VerbsLimits {
         atomic_scope: atomic_scope(&adapter.context),
-        max_inline: pair.limits().inline,
+        max_inline: endpoint::carried(&adapter)?,
         max_message: adapter.port.max_message.into(),
         max_qp: count(attributes.max_qp),
         max_cqe: count(attributes.max_cqe),

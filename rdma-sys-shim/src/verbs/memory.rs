@@ -10,7 +10,7 @@ use memmap2::MmapRaw;
 use super::objects::{MemoryRegion, ProtectionDomain};
 use crate::pages;
 use crate::vma::{self, Rights};
-use crate::{Access, Error, LocalRegion, RemoteRegion, Result};
+use crate::{Access, Error, LocalRegion, RemoteAddress, RemoteRegion, Result};
 
 /// Memory that this process owns and the device may use. It is deregistered before it is unmapped.
 pub(super) struct Pinned {
@@ -33,6 +33,14 @@ impl Pinned {
 
     pub(super) fn lkey(&self) -> u32 {
         self.region.lkey()
+    }
+
+    /// Its first byte, for requests.
+    pub(super) fn remote(&self) -> RemoteAddress {
+        RemoteAddress {
+            address: self.base().expose_provenance() as u64,
+            rkey: self.region.rkey().into(),
+        }
     }
 }
 

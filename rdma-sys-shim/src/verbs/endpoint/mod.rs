@@ -13,6 +13,7 @@ mod borrowed;
 mod check;
 mod copies;
 mod failure;
+mod inline;
 mod link;
 mod queue;
 mod request;
@@ -28,6 +29,7 @@ use std::time::Instant;
 use batch::ELEMENTS;
 use check::check_key;
 use failure::Failure;
+pub(super) use inline::carried;
 use link::Line;
 use queue::SendQueue;
 pub(super) use request::Local;
@@ -43,8 +45,6 @@ use crate::device::batch::{BatchError, TransferBatch};
 use crate::system::random;
 use crate::{Direction, Endpoint, Error, Fetch, RemoteAddress, Result, Ticket, Update, Width};
 
-/// The longest data that travels in its request, if the device allows it.
-const INLINE: u32 = 220;
 /// Attempts to find room in the queue before the thread yields.
 const SPINS: u32 = 64;
 /// Attempts between two checks that the device still works.
@@ -73,7 +73,7 @@ impl VerbsEndpoint {
         let entries = send_limit(adapter) + 1;
         let completions = CompletionQueue::new(&adapter.context, entries)
             .map_err(|error| adapter.settings.blame(error))?;
-        let pair = queue_pair(adapter, &completions)?;
+        let pair = queue_pair(adapter, &completions, adapter.inline)?;
         pair.prepare(
             adapter.own.number,
             adapter.own.partition.place,
@@ -306,14 +306,15 @@ fn send_elements(adapter: &Adapter) -> u32 {
     (ELEMENTS as u32).min(most.max(1) as u32)
 }
 
-/// Makes a queue pair with the attributes that all connections use.
-pub(super) fn queue_pair(
+/// Makes a queue pair with the attributes that all connections use, and so much inline data in a request.
+fn queue_pair(
     adapter: &Adapter,
     completions: &Arc<CompletionQueue>,
+    inline: u32,
 ) -> Result<QueuePair> {
     let limits = QueueLimits {
         send: send_limit(adapter),
-        inline: INLINE,
+        inline,
         elements: send_elements(adapter),
     };
     QueuePair::new(&adapter.domain, completions, limits)

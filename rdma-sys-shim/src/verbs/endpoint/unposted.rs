@@ -2,9 +2,10 @@
 
 use ibverbs_sys as ffi;
 
-use super::INLINE;
 use super::request::{Elements, Request};
 
+/// The longest data that travels in its request, if the device allows it.
+pub(super) const INLINE: u32 = 220;
 /// The most requests for which one bell is rung.
 pub(super) const CHAIN: usize = 16;
 /// Single requests of a stream that share one bell: all except the last wait.

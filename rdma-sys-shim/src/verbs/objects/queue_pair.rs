@@ -13,7 +13,7 @@ use crate::{Error, Result};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueLimits {
     pub(crate) send: u32,
-    /// Inline bytes in a work request. This is a wish; the device may grant fewer.
+    /// Inline bytes in a work request. The device may grant fewer.
     pub(crate) inline: u32,
     /// The most pieces of memory in a send request.
     pub(crate) elements: u32,
@@ -110,53 +110,44 @@ impl QueuePair {
         queue: &Arc<CompletionQueue>,
         limits: QueueLimits,
     ) -> Result<Self> {
-        let mut inline = limits.inline;
-        loop {
-            let mut attributes = ffi::ibv_qp_init_attr {
-                qp_context: ptr::null_mut(),
-                send_cq: queue.raw(),
-                recv_cq: queue.raw(),
-                srq: ptr::null_mut(),
-                cap: ffi::ibv_qp_cap {
-                    max_send_wr: limits.send,
-                    max_recv_wr: 1,
-                    max_send_sge: limits.elements,
-                    max_recv_sge: 1,
-                    max_inline_data: inline,
-                },
-                qp_type: ffi::ibv_qp_type::IBV_QPT_RC,
-                sq_sig_all: 0,
-            };
-            // SAFETY: a live domain and queue, kept alive by the result, which alone destroys the queue pair.
-            // Afterwards the device accesses no memory for it.
-            let raw = unsafe {
-                let made = ffi::ibv_create_qp(domain.raw(), &mut attributes);
-                Handle::new(made, ffi::ibv_destroy_qp)
-            };
-            if let Some(raw) = raw {
-                IN_USE.fetch_add(1, Ordering::Relaxed);
-                return Ok(Self {
-                    raw,
-                    limits: QueueLimits {
-                        inline: attributes.cap.max_inline_data,
-                        send: attributes.cap.max_send_wr.min(limits.send),
-                        elements: attributes.cap.max_send_sge.min(limits.elements),
-                    },
-                    _queue: queue.clone(),
-                    _domain: domain.clone(),
-                });
-            }
-            let call = format!(
-                "creating a queue pair of {} send requests with {inline} bytes inline",
-                limits.send
-            );
-            let error = queue_refusal(call, limits.send);
-            // Devices refuse an amount of inline data that they do not support.
-            if inline == 0 {
-                return Err(error);
-            }
-            inline /= 2;
-        }
+        let mut attributes = ffi::ibv_qp_init_attr {
+            qp_context: ptr::null_mut(),
+            send_cq: queue.raw(),
+            recv_cq: queue.raw(),
+            srq: ptr::null_mut(),
+            cap: ffi::ibv_qp_cap {
+                max_send_wr: limits.send,
+                max_recv_wr: 1,
+                max_send_sge: limits.elements,
+                max_recv_sge: 1,
+                max_inline_data: limits.inline,
+            },
+            qp_type: ffi::ibv_qp_type::IBV_QPT_RC,
+            sq_sig_all: 0,
+        };
+        // SAFETY: a live domain and queue, kept alive by the result, which alone destroys the queue pair. Afterwards
+        // the device accesses no memory for it.
+        let raw = unsafe {
+            let made = ffi::ibv_create_qp(domain.raw(), &mut attributes);
+            Handle::new(made, ffi::ibv_destroy_qp)
+        };
+        let raw = raw.ok_or_else(|| {
+            let QueueLimits { send, inline, .. } = limits;
+            let call =
+                format!("creating a queue pair of {send} send requests with {inline} bytes inline");
+            queue_refusal(call, send)
+        })?;
+        IN_USE.fetch_add(1, Ordering::Relaxed);
+        Ok(Self {
+            raw,
+            limits: QueueLimits {
+                inline: attributes.cap.max_inline_data.min(limits.inline),
+                send: attributes.cap.max_send_wr.min(limits.send),
+                elements: attributes.cap.max_send_sge.min(limits.elements),
+            },
+            _queue: queue.clone(),
+            _domain: domain.clone(),
+        })
     }
 
     /// The number of this process's queue pairs.
