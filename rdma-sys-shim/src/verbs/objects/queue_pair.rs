@@ -19,6 +19,19 @@ pub(crate) struct QueueLimits {
     pub(crate) elements: u32,
 }
 
+impl QueueLimits {
+    /// The making of such a queue pair, for errors.
+    fn creating(&self) -> String {
+        let QueueLimits { send, inline, .. } = self;
+        match inline {
+            0 => format!("creating a queue pair of {send} send requests"),
+            _ => {
+                format!("creating a queue pair of {send} send requests with {inline} bytes inline")
+            }
+        }
+    }
+}
+
 /// The port that a queue pair uses, and the way to its peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AddressVector {
@@ -131,12 +144,7 @@ impl QueuePair {
             let made = ffi::ibv_create_qp(domain.raw(), &mut attributes);
             Handle::new(made, ffi::ibv_destroy_qp)
         };
-        let raw = raw.ok_or_else(|| {
-            let QueueLimits { send, inline, .. } = limits;
-            let call =
-                format!("creating a queue pair of {send} send requests with {inline} bytes inline");
-            queue_refusal(call, send)
-        })?;
+        let raw = raw.ok_or_else(|| queue_refusal(limits.creating(), limits.send))?;
         IN_USE.fetch_add(1, Ordering::Relaxed);
         Ok(Self {
             raw,
@@ -280,5 +288,25 @@ fn no_way(error: Error) -> Error {
 impl Drop for QueuePair {
     fn drop(&mut self) {
         IN_USE.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_inline_data_only_where_there_was_to_be_some() {
+        let creating = |inline| {
+            let limits = QueueLimits {
+                send: 256,
+                inline,
+                elements: 12,
+            };
+            limits.creating()
+        };
+        let plain = "creating a queue pair of 256 send requests";
+        assert_eq!(creating(0), plain);
+        assert_eq!(creating(96), format!("{plain} with 96 bytes inline"));
     }
 }
