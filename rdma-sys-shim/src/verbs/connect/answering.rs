@@ -14,7 +14,7 @@ use rustix::event::epoll::EventFlags;
 
 use super::address::Address;
 use super::message::{Message, Numbers};
-use super::pairing::{Ends, Pairing};
+use super::pairing::{Ends, PAUSE, Pairing};
 use crate::channel::{Moved, Next, Presence, SILENCE, Serve, receive, send};
 use crate::verbs::events::EventSource;
 
@@ -39,6 +39,8 @@ pub(crate) struct Contact {
     pairing: Arc<Pairing>,
     /// The peer's request, until it is answered.
     question: Option<(Numbers, Box<Address>)>,
+    /// When to try again to answer it.
+    again: Option<Instant>,
     /// Whether it was answered, and has not yet said that it is connected.
     is_open: bool,
     /// Whether both have said that they are connected. Then an end without a farewell means that the peer died.
@@ -57,6 +59,7 @@ impl Contact {
             instance,
             pairing,
             question: None,
+            again: None,
             is_open: false,
             is_connected: false,
             said: None,
@@ -152,20 +155,25 @@ impl Answering {
         Ok(None)
     }
 
-    /// Answers the request of a peer.
-    fn answer(&mut self, contact: &mut Contact, theirs: &Numbers, from: &Address) {
+    /// Answers the request of a peer, unless the device has not found the peer's address yet.
+    fn answer(&mut self, contact: &mut Contact, theirs: Numbers, from: Box<Address>) {
         let Ends { own, queues, .. } = &*self.ends;
         let pairing = contact.pairing.clone();
         let mut state = pairing.state();
-        let answer = match own.obstacle_to(from) {
+        let answer = match own.obstacle_to(&from) {
             Some(obstacle) => Err(obstacle),
             None => state
-                .numbers(&**queues, from, &pairing.status)
-                .and_then(|ours| state.listen(&**queues, from, theirs).map(|()| ours))
+                .numbers(&**queues, &from, &pairing.status)
+                .and_then(|ours| Ok((ours, state.listen(&self.ends, &from, &theirs)?)))
                 .map_err(|error| error.to_string()),
         };
         let said = match answer {
-            Ok(ours) => {
+            Ok((_, false)) => {
+                contact.again = Some(Instant::now() + PAUSE);
+                contact.question = Some((theirs, from));
+                return;
+            }
+            Ok((ours, true)) => {
                 state.asked += 1;
                 contact.is_open = true;
                 Message::Answer(ours)
@@ -198,9 +206,10 @@ impl Serve for Answering {
                     return Err(error);
                 }
             }
-            if contact.question.is_some() && self.has_answered {
+            let pauses = contact.again.is_some_and(|again| Instant::now() < again);
+            if contact.question.is_some() && (self.has_answered || pauses) {
                 if contact.told.is_some_and(|told| told.elapsed() < TOLD_EVERY) {
-                    return Ok(Next::Ready);
+                    return Ok(if pauses { Next::Pauses } else { Next::Ready });
                 }
                 contact.told = Some(Instant::now());
                 contact.say(&Message::Wait);
@@ -210,7 +219,7 @@ impl Serve for Answering {
                 // A leaving process has said so, which is an answer.
                 if !self.is_leaving {
                     self.has_answered = true;
-                    self.answer(contact, &theirs, &from);
+                    self.answer(contact, theirs, from);
                 }
                 continue;
             }

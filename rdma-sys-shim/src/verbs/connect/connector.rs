@@ -2,12 +2,13 @@
 
 use std::io::{self, ErrorKind, Write as _};
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::address::Address;
 use super::answering::{Answering, Contact};
 use super::message::{Message, Numbers};
-use super::pairing::{Ends, PairState, Pairing};
+use super::pairing::{Ends, PAUSE, PairState, Pairing};
 use super::{OPERATION, Queues};
 use crate::channel::{self, ChannelAgent, Opened, Presence, Stream, Until};
 use crate::fork::OfProcess;
@@ -114,18 +115,17 @@ impl Connector {
             return Err(peer.unreachable(&obstacle));
         }
         if peer.record.instance == own.record.instance {
-            let mut state = pairing.state();
-            let numbers = state.numbers(queues, peer, &pairing.status).map_err(here)?;
-            state.listen(queues, peer, &numbers).map_err(here)?;
-            state.is_heard = true;
+            let numbers = pairing.state().numbers(queues, peer, &pairing.status);
+            let numbers = numbers.map_err(here)?;
+            self.listen(peer, pairing, &numbers).map_err(here)?;
+            pairing.state().is_heard = true;
             return Ok(());
         }
         let stream = channel::dial(&own.record, &peer.record, *timeout, OPERATION, None)?;
         let ours = pairing.state().numbers(queues, peer, &pairing.status);
         let ours = ours.map_err(here)?;
         let theirs = self.exchange(&stream, ours, peer, pairing)?;
-        let listens = pairing.state().listen(queues, peer, &theirs);
-        listens.map_err(here)?;
+        self.listen(peer, pairing, &theirs).map_err(here)?;
         let said = (&*stream)
             .write_all(&Message::Connected.encode())
             .and_then(|()| stream.set_nonblocking(true));
@@ -133,6 +133,14 @@ impl Connector {
         pairing.state().is_heard = true;
         let contact = Contact::connected(peer.record.instance, pairing.clone());
         self.agent.adopt(stream, contact);
+        Ok(())
+    }
+
+    /// Makes our queue pair ready to receive from the peer's.
+    fn listen(&self, peer: &Address, pairing: &Pairing, theirs: &Numbers) -> Result<()> {
+        while !pairing.state().listen(&self.ends, peer, theirs)? {
+            thread::sleep(PAUSE);
+        }
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use crate::fields::{Fields, beginning};
 
 /// The longest message, without the two bytes of its length.
 const LONGEST: usize = 512;
-const LONGEST_WORDS: usize = 200;
+const LONGEST_WORDS: usize = 400;
 
 /// What one side of a connection needs to know about the other's queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -53,9 +53,10 @@ pub(crate) trait Queues: Send + Sync {
     fn create(&self, peer: &Address, status: &Arc<Status>) -> Result<Numbers>;
 
     /// Connects it to the peer's queue pair: INIT to RTR to RTS. Then it answers. It may send once
-    /// [`Connector::connect`] returns. Called once.
+    /// [`Connector::connect`] returns. It is not called again after it has succeeded.
     ///
     /// # Errors
-    /// The device refuses. The connection has failed for good.
+    /// The device refuses. After ETIMEDOUT, it is called again for some time: the device has not found the peer's
+    /// address. After other errors, the connection has failed for good.
     fn bring_up(&self, peer: &Address, theirs: &Numbers) -> Result<()>;
 }

@@ -2,13 +2,16 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::Queues;
 use super::address::Address;
 use super::message::Numbers;
 use crate::channel::Status;
 use crate::{Error, Result};
+
+/// The pause before the device looks for a peer's address again.
+pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 
 /// This process's ends of connections, for threads that ask and for the thread that answers.
 pub(crate) struct Ends {
@@ -43,6 +46,8 @@ pub(crate) struct PairState {
     theirs: Option<Numbers>,
     /// The peer's queue pair is ready to receive from ours: this process may send.
     pub(crate) is_heard: bool,
+    /// Since when the device has not found the peer's address.
+    unresolved: Option<Instant>,
     /// Why there will be no connection.
     pub(crate) broken: Option<Error>,
     /// Whether a thread of this process is asking the peer.
@@ -93,32 +98,37 @@ impl PairState {
         Ok(numbers)
     }
 
-    /// Makes our queue pair ready to receive from the one that the numbers name.
-    pub(crate) fn listen(
-        &mut self,
-        queues: &dyn Queues,
-        peer: &Address,
-        theirs: &Numbers,
-    ) -> Result<()> {
+    /// Makes our queue pair ready to receive from the one that the numbers name. False if the device has not found the
+    /// peer's address yet: then this is to be called again, after [`PAUSE`].
+    pub(crate) fn listen(&mut self, ends: &Ends, peer: &Address, theirs: &Numbers) -> Result<bool> {
         if let Some(failure) = &self.broken {
             return Err(failure.clone());
         }
         match self.theirs {
-            Some(known) if known == *theirs => Ok(()),
-            Some(known) => Err(peer.unreachable(&format!(
-                "its queue pair is {:#x} now and was {:#x} before",
-                theirs.qpn, known.qpn
-            ))),
-            None => match queues.bring_up(peer, theirs) {
-                Ok(()) => {
-                    self.theirs = Some(*theirs);
-                    Ok(())
-                }
-                Err(error) => {
-                    self.broken = Some(error.clone());
-                    Err(error)
-                }
-            },
+            Some(known) if known == *theirs => return Ok(true),
+            Some(known) => {
+                return Err(peer.unreachable(&format!(
+                    "its queue pair is {:#x} now and was {:#x} before",
+                    theirs.qpn, known.qpn
+                )));
+            }
+            None => {}
         }
+        let Err(error) = ends.queues.bring_up(peer, theirs) else {
+            self.theirs = Some(*theirs);
+            return Ok(true);
+        };
+        if error.os_code() == Some(libc::ETIMEDOUT) {
+            let is_first = self.unresolved.is_none();
+            let since = *self.unresolved.get_or_insert_with(Instant::now);
+            if is_first {
+                tracing::info!(%error, host = peer.record.host, "trying again");
+            }
+            if since.elapsed() < ends.timeout {
+                return Ok(false);
+            }
+        }
+        self.broken = Some(error.clone());
+        Err(error)
     }
 }

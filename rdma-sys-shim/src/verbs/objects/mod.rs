@@ -63,7 +63,11 @@ fn check(call: impl FnOnce() -> String, code: i32) -> Result<()> {
         0 => Ok(()),
         // A few calls return −1 and set `errno` instead.
         -1 => Err(Error::last_os(call())),
-        code => Err(Error::os(call(), io::Error::from_raw_os_error(code))),
+        // Some drivers return negative numbers, as the kernel does.
+        code => Err(Error::os(
+            call(),
+            io::Error::from_raw_os_error(code.saturating_abs()),
+        )),
     }
 }
 
@@ -91,6 +95,14 @@ fn explain_refusal(call: String, source: io::Error, send_requests: u32, limit: u
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_is_the_same_by_either_sign() {
+        for code in [libc::ETIMEDOUT, -libc::ETIMEDOUT] {
+            let refused = check(|| "connecting a queue pair".to_owned(), code).unwrap_err();
+            assert_eq!(refused.os_code(), Some(libc::ETIMEDOUT));
+        }
+    }
 
     #[test]
     fn a_queue_that_is_not_to_be_locked_says_how_much_is_needed() {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use ibverbs_sys as ffi;
 
 use super::{CompletionQueue, Handle, ProtectionDomain, check, queue_refusal};
+use crate::rdma::Gid;
 use crate::{Error, Result};
 
 /// The sizes of a queue pair's queues.
@@ -214,8 +215,14 @@ impl QueuePair {
             | Mask::IBV_QP_RQ_PSN
             | Mask::IBV_QP_MAX_DEST_RD_ATOMIC
             | Mask::IBV_QP_MIN_RNR_TIMER;
-        self.modify("connecting a queue pair", &mut attributes, mask)
-            .map_err(no_way)?;
+        let what = match with.route.global {
+            true => format!(
+                "connecting a queue pair to GID {}",
+                Gid::from(with.route.gid)
+            ),
+            false => format!("connecting a queue pair to LID {}", with.route.lid),
+        };
+        self.modify(&what, &mut attributes, mask).map_err(no_way)?;
         let mut attributes = ffi::ibv_qp_attr {
             qp_state: ffi::ibv_qp_state::IBV_QPS_RTS,
             timeout: with.timeout,
@@ -277,6 +284,11 @@ impl QueuePair {
 /// Adds advice to an error because the port has no way to the peer's GID.
 fn no_way(error: Error) -> Error {
     match error.os_code() {
+        Some(libc::ETIMEDOUT) => error.with_remedy(
+            "nobody answered who has this address: does `ping -I INTERFACE ADDRESS` reach it from the port's \
+             interface, are both ports on one network and VLAN, and is it the right GID? Name the network by \
+             TRANSOM_RDMA_SUBNET, or the GID by TRANSOM_DEVICE=NAME:PORT:GID",
+        ),
         Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENODEV) => error.with_remedy(
             "is the address of the port's GID still there, and is there a route to the peer? `transom \
              doctor` looks at the GID that is chosen",
@@ -294,6 +306,19 @@ impl Drop for QueuePair {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_that_is_not_found_comes_with_advice() {
+        let refused = |code| {
+            let source = std::io::Error::from_raw_os_error(code);
+            no_way(Error::os("connecting a queue pair", source)).to_string()
+        };
+        for words in ["ping -I", "VLAN", "TRANSOM_RDMA_SUBNET"] {
+            let text = refused(libc::ETIMEDOUT);
+            assert!(text.contains(words), "{text}");
+        }
+        assert!(!refused(libc::EINVAL).contains("ping"));
+    }
 
     #[test]
     fn an_error_names_inline_data_only_where_there_was_to_be_some() {

@@ -30,6 +30,8 @@ struct Made {
     pairs: Mutex<HashMap<u64, Pair>>,
     is_out: AtomicBool,
     cannot_connect: AtomicBool,
+    /// How often the peer's address is not found.
+    unresolved: AtomicU32,
     takes_ms: AtomicU32,
 }
 
@@ -68,6 +70,12 @@ impl Queues for Arc<Made> {
         if self.cannot_connect.load(Ordering::Relaxed) {
             let no_way = std::io::Error::from_raw_os_error(libc::ENETUNREACH);
             return Err(Error::os("connecting a queue pair", no_way));
+        }
+        let left = self.unresolved.load(Ordering::Relaxed);
+        if left > 0 {
+            self.unresolved.store(left - 1, Ordering::Relaxed);
+            let no_answer = std::io::Error::from_raw_os_error(libc::ETIMEDOUT);
+            return Err(Error::os("connecting a queue pair", no_answer));
         }
         let mut pairs = self.pairs.lock().unwrap();
         let pair = pairs.get_mut(&peer.record.instance).unwrap();
@@ -254,6 +262,39 @@ fn a_queue_pair_that_cannot_be_connected_fails_both_sides_for_good() {
         assert!(text.contains("connecting a queue pair failed"), "{text}");
     }
     assert!(a.refusal(&b).contains("the other side refused"));
+}
+
+#[test]
+fn an_address_that_is_found_late_ends_nothing() {
+    for [here, there] in [[3, 0], [0, 3], [2, 2]] {
+        let [a, b] = [(); 2].map(|()| Process::new());
+        a.made.unresolved.store(here, Ordering::Relaxed);
+        b.made.unresolved.store(there, Ordering::Relaxed);
+        a.connect(&b).unwrap();
+        assert!(are_connected(&a, &b));
+    }
+    let own = Process::new();
+    own.made.unresolved.store(1, Ordering::Relaxed);
+    own.connect(&own).unwrap();
+}
+
+/// The side that answers looks longer than the other one would wait in silence.
+#[test]
+fn an_address_that_is_never_found_is_an_error_in_time() {
+    let timeout = Duration::from_millis(1500);
+    for is_here in [true, false] {
+        let [a, b] = [(); 2].map(|()| Process::with(&[IPV4], Transport::RoceV2, timeout));
+        let lost = if is_here { &a } else { &b };
+        lost.made.unresolved.store(u32::MAX, Ordering::Relaxed);
+        let begun = Instant::now();
+        let text = a.refusal(&b);
+        assert!(begun.elapsed() >= timeout && begun.elapsed() < LIMIT);
+        assert!(text.contains("connecting a queue pair failed"), "{text}");
+        assert_eq!(text.contains("the other side refused"), !is_here, "{text}");
+        // Others are answered meanwhile and afterwards.
+        lost.made.unresolved.store(0, Ordering::Relaxed);
+        Process::new().connect(&b).unwrap();
+    }
 }
 
 #[test]
