@@ -30,6 +30,26 @@ impl Transport {
         self != Self::InfiniBand || from.to_bits() >> 64 != to.to_bits() >> 64
     }
 
+    /// The LID to which packets to the GID `to` go, whose port has this LID in its own subnet. In another subnet it
+    /// means another port, and packets go to the router's.
+    ///
+    /// # Errors
+    /// The router is not known; in words.
+    fn lid_towards(self, from: Gid, to: Gid, lid: u16) -> Result<u16, String> {
+        if self != Self::InfiniBand || !self.routes_by_gid(from, to) {
+            return Ok(lid);
+        }
+        match (forwarding(from), forwarding(to)) {
+            (Some((_, ours)), Some((_, theirs))) if ours == theirs => Ok(lid),
+            (Some(_), Some((router, _))) => Ok(router),
+            _ => Err(format!(
+                "its GID is {to} and ours {from}: they are in two InfiniBand subnets, and no GIDs with the LID of the \
+                 router between them (fec0:0:LID:SUBNET::) are chosen; choose ports of one subnet by \
+                 TRANSOM_RDMA_SUBNET, GIDs with this LID by TRANSOM_DEVICE=NAME:PORT:GID, or TRANSOM_DEVICE=tcp"
+            )),
+        }
+    }
+
     /// The default traffic class. For RoCE v2, it is DSCP 26 for packets that switches may mark as congested: vendors'
     /// guides make it lossless, and UCX uses it.
     pub(super) fn traffic_class(self, of_port: Option<u8>) -> u8 {
@@ -45,6 +65,15 @@ impl Transport {
             Self::RoceV1 => "RoCE v1",
             Self::RoceV2 => "RoCE v2",
         }
+    }
+}
+
+/// The LID by which all subnets forward packets to the one of this GID (FLID), and the number of that subnet. A
+/// site-local prefix may carry both.
+fn forwarding(gid: Gid) -> Option<(u16, u16)> {
+    match gid.segments() {
+        [0xfec0, 0, router, subnet, ..] if router != 0 => Some((router, subnet)),
+        _ => None,
     }
 }
 
@@ -107,12 +136,13 @@ impl PortAddress {
         self.gids.common(&other.gids).map(|(gid, _)| gid)
     }
 
-    /// The reason why no packets can go between this port and the one of `peer`, if there is one.
-    pub(crate) fn obstacle_to(&self, peer: &Self) -> Option<String> {
-        match self.gid_for(peer) {
-            None => Some(self.apart_from(peer)),
-            Some(_) => self.other_partition(peer),
-        }
+    /// The reason why no packets can go from this port to the one of `peer`, if there is one.
+    pub(crate) fn obstacle_to(&self, peer: &Self, transport: Transport) -> Option<String> {
+        let Some((own, gid)) = self.gids.common(&peer.gids) else {
+            return Some(self.apart_from(peer));
+        };
+        let router = transport.lid_towards(own, gid, peer.lid);
+        router.err().or_else(|| self.other_partition(peer))
     }
 
     /// The conflict between the partitions of the two ports, if there is one.
@@ -219,7 +249,7 @@ impl OwnPort {
     /// The way to a peer's port.
     ///
     /// # Errors
-    /// The two have no GIDs of one family; in words.
+    /// The two have no GIDs of one family, or the router between them is not known; in words.
     pub(crate) fn route_to(&self, peer: &PortAddress) -> Result<AddressVector, String> {
         let common = self.gids.common(&peer.gids);
         let (own, gid) = common.ok_or_else(|| self.address().apart_from(peer))?;
@@ -228,7 +258,7 @@ impl OwnPort {
             gid_index: own.index,
             gid: gid.octets(),
             global: self.needs_gid || peer.needs_gid || self.transport.routes_by_gid(own.gid, gid),
-            lid: peer.lid,
+            lid: self.transport.lid_towards(own.gid, gid, peer.lid)?,
             qos: self.qos,
         })
     }
@@ -287,7 +317,7 @@ mod tests {
             let [here, there] = [ours, theirs].map(|gids| own(Transport::RoceV2, gids));
             let [out, back] =
                 [(here, there), (there, here)].map(|(from, to)| from.route_to(&to.address()));
-            let apart = here.address().obstacle_to(&there.address());
+            let apart = here.address().obstacle_to(&there.address(), here.transport);
             let Some((index, to)) = by else {
                 let text = apart.unwrap();
                 assert_eq!(out, Err(text.clone()));
@@ -345,7 +375,8 @@ mod tests {
             partition: key,
             ..address(&["fe80::1"], 4)
         };
-        let obstacle = |ours, theirs| member(ours).obstacle_to(&member(theirs));
+        let obstacle =
+            |ours, theirs| member(ours).obstacle_to(&member(theirs), Transport::InfiniBand);
         for (ours, theirs) in [
             (0xffff, 0xffff),
             (0x8001, 1),
@@ -421,7 +452,6 @@ mod tests {
         let (near, far) = (address(&["fe80::2"], 5), address(&["fe80:0:0:1::2"], 6));
         for (transport, peer, global) in [
             (Transport::InfiniBand, near, false),
-            (Transport::InfiniBand, far, true),
             (Transport::RoceV1, near, true),
             (Transport::RoceV2, near, true),
             (Transport::RoceV2, far, true),
@@ -433,6 +463,31 @@ mod tests {
             let attributes = route.attributes();
             let wanted = (global.into(), peer.lid);
             assert_eq!((attributes.is_global, attributes.dlid), wanted);
+        }
+    }
+
+    /// A LID means something in its own subnet only.
+    #[test]
+    fn packets_between_subnets_go_to_the_router() {
+        let port = |text| own(Transport::InfiniBand, &[text]);
+        let (first, second) = ("fec0:0:41:1::1", "fec0:0:42:2::2");
+        let route = port(first).route_to(&address(&[second], 7)).unwrap();
+        assert_eq!((route.lid, route.global), (0x42, true));
+        let beside = address(&["fec0:0:43:1::3"], 7);
+        assert_eq!(port(first).route_to(&beside).unwrap().lid, 7, "one subnet");
+        for (ours, theirs) in [
+            ("fe80::1", "fe80:0:0:1::2"),
+            ("fec0:0:0:1::1", "fec0:0:0:2::2"),
+            (first, "fec0:0:0:2::2"),
+            ("fe80::1", second),
+        ] {
+            let (port, peer) = (port(ours), address(&[theirs], 7));
+            let text = port.route_to(&peer).unwrap_err();
+            let words = format!("its GID is {theirs} and ours {ours}: they are in two InfiniBand");
+            assert!(text.starts_with(&words), "{text}");
+            let obstacle = |transport| port.address().obstacle_to(&peer, transport);
+            assert_eq!(obstacle(Transport::InfiniBand), Some(text));
+            assert_eq!(obstacle(Transport::RoceV1), None);
         }
     }
 }

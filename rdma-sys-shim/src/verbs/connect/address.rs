@@ -63,7 +63,7 @@ impl Address {
                 self.transport.name(),
             ));
         }
-        self.port.obstacle_to(&peer.port)
+        self.port.obstacle_to(&peer.port, self.transport)
     }
 
     /// The way from this process's port to the port in this address.
