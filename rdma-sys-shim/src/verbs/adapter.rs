@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use ibverbs_sys::ibv_access_flags as Access;
+
 use super::events::{self, Fault, Trouble};
 use super::memory::{Pinned, Regions};
 use super::objects::{Context, PortAttributes, ProtectionDomain, Qos};
@@ -12,7 +14,7 @@ use super::settings::Settings;
 use crate::Result;
 use crate::rdma::{self, Choice, Gid};
 
-/// The length of an atomic's result.
+/// The length of the result of an atomic or a trailing read.
 const WORD: usize = 8;
 
 pub(super) struct Adapter {
@@ -28,8 +30,10 @@ pub(super) struct Adapter {
     /// that it has to send again, which then wait for themselves, and those that begin to wait just as the read is
     /// answered.
     pub(super) has_fences: bool,
-    /// The destination of atomic results that nobody reads.
+    /// The destination of results that nobody reads, and the source of peers' trailing reads.
     pub(super) nowhere: Pinned,
+    /// Whether other ranks of this host may use another adapter.
+    pub(super) is_one_of_several: bool,
     /// The most bytes of data that the device carries inside a request; 0 until that has been tried.
     pub(super) inline: u32,
 }
@@ -77,9 +81,10 @@ impl Adapter {
             },
         };
         let domain = ProtectionDomain::new(&context)?;
-        let access = ibverbs_sys::ibv_access_flags::IBV_ACCESS_LOCAL_WRITE;
+        let access = Access::IBV_ACCESS_LOCAL_WRITE | Access::IBV_ACCESS_REMOTE_READ;
         Ok(Self {
             nowhere: Pinned::new(&domain, WORD, access)?,
+            is_one_of_several: rdma::has_several(Path::new(rdma::CLASS)),
             regions: Regions::new(&domain, context.has_atomics()),
             domain,
             port,

@@ -183,6 +183,7 @@ impl PeerQueues {
             responder_resources: self.adapter.max_reads().1,
             mtu: self.adapter.port.mtu,
             max_message: self.adapter.port.max_message,
+            trailing: (self.adapter.is_one_of_several).then(|| self.adapter.nowhere.remote()),
         }
     }
 }
@@ -219,6 +220,6 @@ impl Queues for PeerQueues {
             timeout: adapter.settings.timeout,
             retries: adapter.settings.retries,
         };
-        endpoint.establish(&with, terms.longest)
+        endpoint.establish(&with, terms.longest, theirs.trailing)
     }
 }

@@ -47,6 +47,7 @@ mod tests {
             responder_resources,
             mtu,
             max_message,
+            trailing: None,
         }
     }
 

@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind, Read};
 
 use super::address::Address;
+use crate::RemoteAddress;
 use crate::fields::{Fields, beginning};
 
 /// The longest message, without the two bytes of its length.
@@ -22,6 +23,8 @@ pub(crate) struct Numbers {
     pub(crate) mtu: u8,
     /// The port's longest message.
     pub(crate) max_message: u32,
+    /// Eight bytes for trailing reads, if this side's host has several adapters.
+    pub(crate) trailing: Option<RemoteAddress>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,6 +131,10 @@ impl Numbers {
         bytes.extend(self.psn.to_le_bytes());
         bytes.extend([self.responder_resources, self.mtu]);
         bytes.extend(self.max_message.to_le_bytes());
+        bytes.push(self.trailing.is_some().into());
+        if let Some(RemoteAddress { address, rkey }) = self.trailing {
+            bytes.extend([address, rkey].map(u64::to_le_bytes).as_flattened());
+        }
     }
 
     fn take(fields: &mut Fields<'_>) -> Option<Self> {
@@ -139,6 +146,14 @@ impl Numbers {
             responder_resources,
             mtu,
             max_message: fields.u32()?,
+            trailing: match fields.array()? {
+                [0] => None,
+                [1] => Some(RemoteAddress {
+                    address: u64::from_le_bytes(fields.array()?),
+                    rkey: u64::from_le_bytes(fields.array()?),
+                }),
+                _ => return None,
+            },
         })
     }
 }
@@ -148,7 +163,7 @@ pub(crate) mod tests {
     use super::super::address::tests::address;
     use super::*;
 
-    /// One of each kind.
+    /// Of each kind at least one.
     pub(crate) fn messages() -> Vec<Message> {
         let numbers = Numbers {
             qpn: 0x12_3456,
@@ -156,6 +171,14 @@ pub(crate) mod tests {
             responder_resources: 128,
             mtu: 3,
             max_message: 1 << 31,
+            trailing: None,
+        };
+        let one_of_several = Numbers {
+            trailing: Some(RemoteAddress {
+                address: 0x7fff_1234_5678,
+                rkey: 0x89ab_cdef,
+            }),
+            ..numbers
         };
         vec![
             Message::Ask {
@@ -164,6 +187,7 @@ pub(crate) mod tests {
             },
             Message::Wait,
             Message::Answer(numbers),
+            Message::Answer(one_of_several),
             Message::Connected,
             Message::Refusal("out of queue pairs".to_owned()),
             Message::Leave,

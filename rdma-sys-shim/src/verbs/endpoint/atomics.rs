@@ -12,8 +12,8 @@ use super::unposted::CHAIN;
 use crate::{Direction, Endpoint, Fetch, RemoteAddress, Result, Ticket, Update, Width};
 
 impl VerbsEndpoint {
-    /// The destination of an atomic result that nobody reads.
-    fn nowhere(&self) -> Local {
+    /// The destination of a result that nobody reads.
+    pub(super) fn nowhere(&self) -> Local {
         let memory = &self.adapter.nowhere;
         Local::at(memory.base(), size_of::<u64>(), memory.lkey())
     }

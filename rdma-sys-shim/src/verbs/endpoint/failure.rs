@@ -16,7 +16,8 @@ pub(super) enum Operation {
     FetchAdd,
     CompareSwap,
     Store,
-    /// A write of no bytes. Its answer shows that the peer's device works and has carried out everything before it.
+    /// A write of no bytes, or a trailing read. Its answer shows that the peer's device works and has carried out
+    /// everything before it.
     Probe,
 }
 

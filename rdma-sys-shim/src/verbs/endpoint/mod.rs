@@ -110,10 +110,20 @@ impl VerbsEndpoint {
         self.psn
     }
 
-    /// Connects it. Requests are then at most `longest` bytes long.
-    pub(super) fn establish(&self, with: &Establish, longest: usize) -> Result<()> {
+    /// Connects it. Requests are then at most `longest` bytes long, and count as complete when a read of `trailing`
+    /// behind them is, if there is such a place.
+    pub(super) fn establish(
+        &self,
+        with: &Establish,
+        longest: usize,
+        trailing: Option<RemoteAddress>,
+    ) -> Result<()> {
         self.longest.store(longest, Ordering::Relaxed);
-        match self.queue().pair() {
+        let mut queue = self.queue();
+        if let Some(at) = trailing {
+            queue.read_behind(at, self.nowhere());
+        }
+        match queue.pair() {
             Some(pair) => pair.establish(with),
             None => Ok(()),
         }

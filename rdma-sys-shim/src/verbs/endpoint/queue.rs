@@ -49,14 +49,29 @@ pub(super) struct SendQueue<L = Line> {
     posted: u64,
     completed: u64,
     signals: Signals,
-    /// The ticket of the newest read.
+    /// The ticket of the newest read, except for trailing reads.
     last_read: u64,
+    trailing: Trailing,
     copies: Copies,
     /// The origin buffers that requests use in place.
     borrowed: Borrowed,
     /// The completed ticket at the last check for progress, and the time since which it has not changed.
     watched: Option<(u64, Instant)>,
     failure: Option<Failure>,
+}
+
+/// What shows that writes and atomics are in the target's memory, where processors see them, and not only at its
+/// adapter. What arrives later through the same adapter does not overtake them. But what arrives through another one
+/// may, and so may the processor of a neighbour that learns of their completion there. Then reads behind them show it.
+#[derive(Default)]
+struct Trailing {
+    /// An eight-byte read of the target's memory; `None` if the target's host has only one adapter.
+    read: Option<Request>,
+    /// The newest read of any kind, and the newest that a report to come covers.
+    newest: u64,
+    covered: u64,
+    /// The newest read that is complete.
+    completed: u64,
 }
 
 /// A prepared request, whether or not the bell was rung for it.
@@ -67,6 +82,7 @@ struct Pending {
     space: RingPiece,
     /// Where to copy data that arrived in the ring.
     copy_to: *mut u8,
+    is_read: bool,
 }
 
 // SAFETY: the pointers lead to buffers that callers leave to the queue until their requests are complete, whichever
@@ -121,6 +137,7 @@ impl<L: Link> SendQueue<L> {
             completed: 0,
             signals: Signals::new(limit),
             last_read: 0,
+            trailing: Trailing::default(),
             copies: Copies::default(),
             borrowed: Borrowed::default(),
             watched: None,
@@ -144,10 +161,19 @@ impl<L: Link> SendQueue<L> {
 
     /// The ticket up to which all requests have succeeded.
     pub(super) fn succeeded(&self) -> u64 {
-        match &self.failure {
+        let completed = match &self.failure {
             Some(failure) => failure.ticket - 1,
             None => self.completed,
+        };
+        match self.trailing.read {
+            Some(_) => completed.min(self.trailing.completed),
+            None => completed,
         }
+    }
+
+    /// From now on, requests count as complete when a read behind them is. It reads eight bytes at `at` to `answer`.
+    pub(super) fn read_behind(&mut self, at: RemoteAddress, answer: Local) {
+        self.trailing.read = Some(Request::trailing_read(at, answer));
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -284,6 +310,9 @@ impl<L: Link> SendQueue<L> {
             .reports(request, ticket, self.pending.is_empty());
         self.unposted.add(request, ticket, report);
         self.note_posted(request);
+        if report {
+            self.trailing.covered = self.trailing.newest;
+        }
         Ok(())
     }
 
@@ -318,6 +347,7 @@ impl<L: Link> SendQueue<L> {
         if self.signals.newest() < ticket {
             self.unposted.signal_newest();
             self.signals.note(self.posted);
+            self.trailing.covered = self.trailing.newest;
         }
         self.ring_bell()
     }
@@ -325,7 +355,12 @@ impl<L: Link> SendQueue<L> {
     #[inline]
     fn note_posted(&mut self, request: &Request) {
         self.posted += 1;
-        if matches!(request.verb, Verb::Read) {
+        let is_read = matches!(request.verb, Verb::Read);
+        if is_read {
+            self.trailing.newest = self.posted;
+        }
+        // Nobody uses what a trailing read brings, so atomics may overtake it.
+        if is_read && request.operation != Operation::Probe {
             self.last_read = self.posted;
         }
         self.pending.push_back(Pending {
@@ -334,22 +369,36 @@ impl<L: Link> SendQueue<L> {
             len: request.local.len,
             space: request.space,
             copy_to: request.copy_to,
+            is_read,
         });
     }
 
-    /// Posts an empty write if no signalled request covers `ticket`, and there is room.
+    /// Posts a request whose completion shows that of `ticket`, if none was posted, and there is room.
     pub(super) fn ask_about(&mut self, ticket: u64) -> Result<()> {
         self.post_waiting(ticket)?;
-        if self.signals.newest() >= ticket || self.room() == 0 || self.failure.is_some() {
-            return Ok(());
+        match self.trailing.read {
+            Some(read) if self.trailing.covered < ticket => self.probe(&read),
+            None if self.signals.newest() < ticket => self.probe(&Request::probe()),
+            _ => Ok(()),
         }
-        // SAFETY: it names no memory.
-        unsafe { self.post_one(&Request::probe()) }.map(|_| ())
     }
 
     /// Ensures that an operation under way will report.
     pub(super) fn ask(&mut self) -> Result<()> {
-        self.ask_about(self.completed + 1)
+        let oldest = self.completed + 1;
+        self.post_waiting(oldest)?;
+        match self.signals.newest() < oldest {
+            true => self.probe(&Request::probe()),
+            false => Ok(()),
+        }
+    }
+
+    fn probe(&mut self, request: &Request) -> Result<()> {
+        if self.room() == 0 || self.failure.is_some() {
+            return Ok(());
+        }
+        // SAFETY: it names no memory, or memory for answers that nobody reads, which the adapter keeps.
+        unsafe { self.post_one(request) }.map(|_| ())
     }
 }
 

@@ -117,6 +117,15 @@ impl Request {
         }
     }
 
+    /// A read of eight bytes, before whose completion everything before it is in the target's memory.
+    pub(super) fn trailing_read(at: RemoteAddress, answer: Local) -> Self {
+        Self {
+            verb: Verb::Read,
+            signal: true,
+            ..Self::whole(Operation::Probe, at, answer)
+        }
+    }
+
     /// Its data, as a verbs scatter-gather element.
     pub(super) fn element(&self) -> ffi::ibv_sge {
         ffi::ibv_sge {

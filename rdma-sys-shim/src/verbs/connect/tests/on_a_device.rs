@@ -72,6 +72,7 @@ impl Queues for Ends {
             responder_resources: 1,
             mtu: port.mtu,
             max_message: port.max_message,
+            trailing: None,
         };
         self.ends.lock().unwrap().insert(peer.record.instance, end);
         self.spent.lock().unwrap()[0] += begun.elapsed();

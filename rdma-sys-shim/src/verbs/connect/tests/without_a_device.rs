@@ -63,6 +63,7 @@ impl Queues for Arc<Made> {
             responder_resources: 1,
             mtu: 3,
             max_message: 1 << 20,
+            trailing: None,
         })
     }
 

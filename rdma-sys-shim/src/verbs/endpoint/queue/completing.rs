@@ -181,6 +181,9 @@ impl<L: Link> SendQueue<L> {
                 return;
             };
             self.completed += 1;
+            if done.is_read {
+                self.trailing.completed = self.completed;
+            }
             if done.space.takes == 0 {
                 continue;
             }

@@ -19,6 +19,8 @@ use crate::verbs::endpoint::link::{BATCH, Report};
 struct Seen {
     /// Tickets, and the flags of their requests.
     posted: Vec<(u64, u32)>,
+    /// The tickets of reads, and the places that they read.
+    reads: Vec<(u64, u64)>,
     /// What adds to words, by its ticket.
     adds: Vec<(u64, u64)>,
     /// How many requests each bell was rung for.
@@ -53,6 +55,11 @@ impl Link for Fake {
                 // SAFETY: the part of the union that such a request fills in.
                 let add = unsafe { work.wr.atomic.compare_add };
                 seen.adds.push((work.wr_id, add));
+            }
+            if work.opcode == ffi::ibv_wr_opcode::IBV_WR_RDMA_READ {
+                // SAFETY: the part of the union that such a request fills in.
+                let place = unsafe { work.wr.rdma.remote_addr };
+                seen.reads.push((work.wr_id, place));
             }
             if work.send_flags & Flags::IBV_SEND_INLINE.0 != 0 {
                 // SAFETY: an inline request's data is readable when it is posted.
@@ -296,6 +303,64 @@ fn reads_are_under_way_until_they_are_complete() {
     bench.post(read()).unwrap();
     assert_eq!(bench.bells(), bells, "it waits");
     assert!(bench.queue.pending_read().is_some());
+}
+
+/// Behind an adapter that is one of several, a report of a write only says that it is there.
+#[test]
+fn where_reads_trail_nothing_is_complete_before_one_behind_it() {
+    let place = RemoteAddress {
+        address: 0x77,
+        rkey: 1,
+    };
+    for request in [write(8), fetch_add()] {
+        let mut bench = Bench::new(256);
+        bench.queue.read_behind(place, Local::NOTHING);
+        bench.post(request).unwrap();
+        bench.report(1, None);
+        assert!(bench.queue.is_idle());
+        assert_eq!(bench.queue.succeeded(), 0);
+        for _ in 0..2 {
+            bench.queue.ask_about(1).unwrap();
+        }
+        assert_eq!(bench.seen.borrow().reads, [(2, 0x77)], "once");
+        assert_eq!(bench.queue.pending_read(), None, "atomics may overtake it");
+        bench.post(request).unwrap();
+        bench.report(3, None);
+        assert_eq!(bench.queue.succeeded(), 2);
+        bench.queue.ask_about(2).unwrap();
+        assert_eq!(bench.seen.borrow().reads.len(), 1);
+        bench.queue.ask_about(3).unwrap();
+        bench.report(4, None);
+        assert_eq!(bench.queue.succeeded(), 4);
+    }
+}
+
+#[test]
+fn any_read_that_will_report_is_a_trailing_read() {
+    let mut bench = Bench::new(256);
+    bench
+        .queue
+        .read_behind(RemoteAddress::default(), Local::NOTHING);
+    // Only the first of them reports, until somebody asks.
+    for request in [write(8), write(8), read(), write(64 << 10)] {
+        bench.post(request).unwrap();
+    }
+    assert_eq!(bench.signalled(), [1, 4]);
+    bench.queue.ask_about(3).unwrap();
+    assert_eq!(
+        bench.queue.posted(),
+        4,
+        "the fourth request covers the read"
+    );
+    bench.report(4, None);
+    assert_eq!(bench.queue.succeeded(), 3);
+    bench.post(read()).unwrap();
+    bench.write(8).unwrap();
+    bench.queue.ask_about(6).unwrap();
+    assert_eq!(bench.queue.posted(), 7, "one behind the last write");
+    // A failed read shows nothing.
+    bench.report(7, Some((status::IBV_WC_RETRY_EXC_ERR, 0)));
+    assert_eq!(bench.queue.succeeded(), 5);
 }
 
 /// Writes may overtake writes, so that only with nothing under way is a store a write.
