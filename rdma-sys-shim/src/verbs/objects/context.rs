@@ -242,8 +242,7 @@ fn written(table: &[u16]) -> String {
 fn expect_forks() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: takes nothing.
-        if unsafe { ffi::ibv_is_fork_initialized() } == ffi::IBV_FORK_UNNEEDED {
+        if kernel_copies_on_fork() {
             return;
         }
         // SAFETY: takes nothing; this is the only place from which devices are opened.
@@ -253,6 +252,21 @@ fn expect_forks() {
             tracing::warn!(%error, "a fork may part RDMA devices from registered memory");
         }
     });
+}
+
+/// Whether libibverbs says that forks need no protection. It has this function since version 35, and is asked for it at
+/// run time, so that programs also start with older ones. These do not know.
+fn kernel_copies_on_fork() -> bool {
+    type Ask = unsafe extern "C" fn() -> ffi::ibv_fork_status;
+    // SAFETY: a string that ends with a zero.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"ibv_is_fork_initialized".as_ptr()) };
+    if found.is_null() {
+        return false;
+    }
+    // SAFETY: libibverbs alone defines this name, as a function of this type.
+    let ask = unsafe { std::mem::transmute::<*mut libc::c_void, Ask>(found) };
+    // SAFETY: takes nothing.
+    unsafe { ask() == ffi::IBV_FORK_UNNEEDED }
 }
 
 #[cfg(test)]
@@ -278,6 +292,22 @@ mod tests {
         assert!(!Partition::default().is_limited());
         assert!(!first_place([0xffff].into_iter()).unwrap().is_limited());
         assert!(first_place([0x7fff].into_iter()).unwrap().is_limited());
+    }
+
+    /// What is linked has to be in version 1.1 of the library's interface, which each release has.
+    #[test]
+    fn old_libraries_have_all_that_is_linked() {
+        let program = std::fs::read("/proc/self/exe").unwrap();
+        // Not as one string, which would be in the program itself.
+        let mark = ["IBVERBS", "1."].join("_");
+        let after = program.windows(mark.len() + 2);
+        let found = after.filter(|bytes| bytes.starts_with(mark.as_bytes()));
+        let mut versions: Vec<_> = found.map(|bytes| &bytes[mark.len()..]).collect();
+        versions.sort_unstable();
+        versions.dedup();
+        assert!(!versions.is_empty());
+        let is_first = |version: &&[u8]| version[0] == b'1' && !version[1].is_ascii_digit();
+        assert!(versions.iter().all(is_first), "{versions:?}");
     }
 
     #[test]
