@@ -30,6 +30,8 @@ pub struct Choice {
     pub gid: Option<GidEntry>,
     /// The best GID of the other address family, for peers that have none of the first family.
     pub second_gid: Option<GidEntry>,
+    /// Whether several devices of this host have an active port.
+    pub is_one_of_several: bool,
 }
 
 impl Choice {
@@ -38,6 +40,11 @@ impl Choice {
     pub fn gid_index(&self) -> Option<u8> {
         self.gid.as_ref().map(|entry| entry.index)
     }
+}
+
+fn has_several(devices: &[RdmaDevice]) -> bool {
+    let is_active = |device: &&RdmaDevice| device.ports.iter().any(Port::is_active);
+    devices.iter().filter(is_active).nth(1).is_some()
 }
 
 /// Chooses among `devices` by the rule, unless `selector` overrides it. A GID that it names is the only one used. The
@@ -274,6 +281,7 @@ impl Search<'_> {
             lid: port.lid,
             gid,
             second_gid,
+            is_one_of_several: has_several(self.devices),
         })
     }
 

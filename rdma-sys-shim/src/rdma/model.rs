@@ -4,9 +4,6 @@ use std::fmt;
 
 use super::GidEntry;
 
-/// The state of a port that can be used.
-pub(super) const ACTIVE: &str = "ACTIVE";
-
 /// A device under `/sys/class/infiniband`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RdmaDevice {
@@ -65,7 +62,7 @@ impl Port {
     /// Whether it can be used.
     #[must_use]
     pub fn is_active(&self) -> bool {
-        self.state == ACTIVE
+        self.state == "ACTIVE"
     }
 
     /// Its speed in Mb/s; 0 if unknown.

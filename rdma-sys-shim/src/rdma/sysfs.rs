@@ -2,9 +2,8 @@
 //! device may be removed at any time.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use super::model::ACTIVE;
 use super::{Gid, GidEntry, GidType, LinkLayer, Port, RdmaDevice};
 
 /// The kernel's directory of RDMA devices.
@@ -30,18 +29,6 @@ pub fn read(class: &Path) -> Vec<RdmaDevice> {
         .collect();
     devices.sort_by(|a, b| a.name.cmp(&b.name));
     devices
-}
-
-/// Whether several devices under `class` have an active port.
-#[must_use]
-pub fn has_several(class: &Path) -> bool {
-    let is_active = |ports: &PathBuf| {
-        let states = numbers(ports).map(|number| state(&ports.join(number.to_string()), "state"));
-        let mut states = states.flatten();
-        states.any(|state| state == ACTIVE)
-    };
-    let ports = names(class).map(|name| class.join(name).join("ports"));
-    ports.filter(is_active).nth(1).is_some()
 }
 
 fn device(path: &Path, name: String) -> RdmaDevice {
@@ -86,6 +73,11 @@ fn port(path: &Path, number: u8) -> Port {
         Some("Ethernet") => LinkLayer::Ethernet,
         _ => LinkLayer::Other,
     };
+    // The text follows the state's number.
+    let state = |file| {
+        let text = text(&path.join(file))?;
+        Some(text.split_once(": ")?.1.to_owned())
+    };
     let lid = |file| {
         let digits = text(&path.join(file)).unwrap_or_default();
         u16::from_str_radix(digits.trim_start_matches("0x"), 16).unwrap_or(0)
@@ -93,8 +85,8 @@ fn port(path: &Path, number: u8) -> Port {
     let gids = gids(path);
     Port {
         number,
-        state: state(path, "state").unwrap_or_else(|| "UNKNOWN".to_owned()),
-        phys_state: state(path, "phys_state").unwrap_or_default(),
+        state: state("state").unwrap_or_else(|| "UNKNOWN".to_owned()),
+        phys_state: state("phys_state").unwrap_or_default(),
         link_layer,
         rate: text(&path.join("rate")).unwrap_or_default(),
         lid: lid("lid"),
@@ -102,12 +94,6 @@ fn port(path: &Path, number: u8) -> Port {
         netdev: gids.iter().find_map(|entry| entry.netdev.clone()),
         gids,
     }
-}
-
-/// The text that follows a state's number.
-fn state(port: &Path, file: &str) -> Option<String> {
-    let text = text(&port.join(file))?;
-    Some(text.split_once(": ")?.1.to_owned())
 }
 
 /// The entries that a queue pair can name: its index has eight bits, and a table may be longer.
@@ -205,19 +191,6 @@ mod tests {
         assert_eq!(port.gids[0].kind, GidType::IbOrRoceV1);
         assert_eq!(port.gids[1].kind, GidType::RoceV2);
         assert_eq!(port.gids[1].netdev.as_deref(), Some("dummy0"));
-    }
-
-    #[test]
-    fn devices_without_an_active_port_do_not_count() {
-        let class = tempfile::tempdir().unwrap();
-        let root = class.path();
-        assert!(!has_several(&root.join("none")));
-        put(root, "mlx5_0/ports/1/state", "4: ACTIVE");
-        put(root, "mlx5_0/ports/2/state", "4: ACTIVE");
-        put(root, "mlx5_1/ports/1/state", "1: DOWN");
-        assert!(!has_several(root), "two ports of one device");
-        put(root, "mlx5_2/ports/2/state", "4: ACTIVE");
-        assert!(has_several(root));
     }
 
     #[test]

@@ -84,7 +84,7 @@ impl Adapter {
         let access = Access::IBV_ACCESS_LOCAL_WRITE | Access::IBV_ACCESS_REMOTE_READ;
         Ok(Self {
             nowhere: Pinned::new(&domain, WORD, access)?,
-            is_one_of_several: rdma::has_several(Path::new(rdma::CLASS)),
+            is_one_of_several: choice.is_one_of_several,
             regions: Regions::new(&domain, context.has_atomics()),
             domain,
             port,

@@ -286,3 +286,19 @@ fn what_cannot_carry_a_queue_pair_is_refused() {
     let error = refusal(&odd, "efa_0");
     assert!(error.contains("neither InfiniBand nor Ethernet"), "{error}");
 }
+
+#[test]
+fn devices_without_an_active_port_do_not_count() {
+    let active = || roce(&[(0, MAPPED, V2)]);
+    let down = || port(2, "DOWN", LinkLayer::Ethernet);
+    let mut devices = vec![device("mlx5_0", vec![active()])];
+    let is_one_of_several = |devices: &[RdmaDevice]| pick(devices, "mlx5_0:1").is_one_of_several;
+    assert!(!is_one_of_several(&devices));
+    let mut second = active();
+    second.number = 2;
+    devices[0].ports.push(second);
+    devices.push(device("mlx5_1", vec![down()]));
+    assert!(!is_one_of_several(&devices), "two ports of one device");
+    devices.push(device("mlx5_2", vec![down(), active()]));
+    assert!(is_one_of_several(&devices));
+}
