@@ -20,9 +20,9 @@ impl Window {
     /// units) of `target`'s memory: `target = target op origin`. This is atomic for each element, and in the order of
     /// this rank's calls (MPI-4.1, section 12.3.4).
     ///
-    /// If naturally aligned elements of less than eight bytes are only replaced, or fetched by [`Op::NoOp`], each naturally
-    /// aligned word of eight, four or two bytes inside the target's elements of such calls is written, read and exchanged as
-    /// a whole.
+    /// If naturally aligned elements of less than eight bytes are only replaced, or fetched by [`Op::NoOp`], each
+    /// naturally aligned word of eight, four or two bytes inside the target's elements of such calls is written, read
+    /// and exchanged as a whole.
     ///
     /// # Errors
     /// As for [`Window::put`]; an operation that is not defined for the type, or [`Op::NoOp`], which only fetches.

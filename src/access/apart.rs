@@ -84,15 +84,11 @@ impl OnTarget<'_> {
             for [near, far] in strip.blocks() {
                 let here = origin.wrapping_offset(near as isize);
                 let block = (self.block_at(disp, far), strip.len);
-                let posted = self.each_part(block, BasicType::Byte, |at, part, len| {
+                last = self.each_part(last, block, BasicType::Byte, |at, part, len| {
                     let (here, len) = (here.wrapping_add(at as usize), len as usize);
                     // SAFETY: a part of a block, which is the caller's promise.
-                    let posted =
-                        unsafe { self.window.transfer(self.aim, direction, here, len, part)? };
-                    last = last.max(posted);
-                    Ok(())
-                });
-                posted.inspect_err(|_| self.await_end(last))?;
+                    unsafe { self.window.transfer(self.aim, direction, here, len, part) }
+                })?;
             }
         }
         Ok(last)
@@ -111,14 +107,11 @@ impl OnTarget<'_> {
         let mut last = Ticket::DONE;
         for block in parts.blocks() {
             let bytes = (self.block_at(disp, block.target), block.len as u64);
-            let posted = self.each_part(bytes, parts.ty, |at, part, len| {
+            last = self.each_part(last, bytes, parts.ty, |at, part, len| {
                 let work = parts.work(&block.part(at as usize, len as usize));
                 // SAFETY: a part of a block, which is the caller's promise.
-                let posted = unsafe { self.window.carry_out(self.aim, part, &work)? };
-                last = last.max(posted);
-                Ok(())
-            });
-            posted.inspect_err(|_| self.await_end(last))?;
+                unsafe { self.window.carry_out(self.aim, part, &work) }
+            })?;
         }
         Ok(last)
     }
@@ -129,24 +122,27 @@ impl OnTarget<'_> {
     }
 
     /// Calls `act` with each part of bytes that were found attached: its offset from their start, its address and its
-    /// length.
+    /// length. Returns the ticket of what it posted and of `last`; if it fails, that has ended.
     fn each_part(
         self,
+        mut last: Ticket,
         (address, len): (Address, u64),
         ty: BasicType,
-        mut act: impl FnMut(u64, Displacement, u64) -> Result<()>,
-    ) -> Result<()> {
+        mut act: impl FnMut(u64, Displacement, u64) -> Result<Ticket>,
+    ) -> Result<Ticket> {
         let Aim { operation, rank } = self.aim;
         let gone = || {
             let address = address.0;
             Error::new(operation, Misuse::NotAttached { rank, address, len })
         };
-        let regions = self.route()?.attached.as_ref();
-        for part in parts(ty, regions.ok_or_else(gone)?, address, len) {
+        let regions = self.route()?.attached.as_ref().ok_or_else(gone);
+        let regions = regions.inspect_err(|_| self.await_end(last))?;
+        for part in parts(ty, regions, address, len) {
             // The target may detach the memory meanwhile.
-            let (at, len) = part.ok_or_else(gone)?;
-            act(at, Displacement(address.0 + at), len)?;
+            let part = part.ok_or_else(gone);
+            let posted = part.and_then(|(at, len)| act(at, Displacement(address.0 + at), len));
+            last = last.max(posted.inspect_err(|_| self.await_end(last))?);
         }
-        Ok(())
+        Ok(last)
     }
 }

@@ -444,13 +444,12 @@ impl OnTarget<'_> {
     ) -> Result<()> {
         let route = self.route()?;
         let here = |index: usize| origin.wrapping_add(index * len);
+        let disp = |index: usize| Displacement(places[index].1 as u64);
         if route.attached.is_some() {
             return list.iter().try_for_each(|&index| {
-                let disp = Displacement(places[index].1 as u64);
+                let (here, disp) = (here(index), disp(index));
                 // SAFETY: the caller's promise.
-                let moved =
-                    unsafe { (self.window).transfer(self.aim, direction, here(index), len, disp) };
-                moved.map(drop)
+                unsafe { (self.window).transfer(self.aim, direction, here, len, disp) }.map(drop)
             });
         }
         let in_place = is_in_place(direction, self.target);
@@ -458,7 +457,7 @@ impl OnTarget<'_> {
         let mut poster = Poster::new(&*route.endpoint, patience, direction, route.region.rkey);
         let mut copied = 0;
         for &index in list {
-            let offset = self.offset(Displacement(places[index].1 as u64));
+            let offset = self.offset(disp(index));
             let there = route.mapped.at(offset, len as u64);
             // SAFETY: the caller's promise; the place is mapped, or the device checks it.
             unsafe {
@@ -494,12 +493,12 @@ impl OnTarget<'_> {
     ) -> Result<()> {
         let (ty, extent) = (work.ty, work.ty.extent());
         let one = |index: usize| work.part(index * extent, 1);
+        let disp = |index: usize| Displacement(places[index].1 as u64);
         let route = self.route()?;
         if route.attached.is_some() {
             return list.iter().try_for_each(|&index| {
-                let disp = Displacement(places[index].1 as u64);
                 // SAFETY: the caller's promise.
-                unsafe { (self.window).carry_out(self.aim, disp, &one(index)) }.map(drop)
+                unsafe { (self.window).carry_out(self.aim, disp(index), &one(index)) }.map(drop)
             });
         }
         let place = self.place(Displacement(0), Span::of(0))?;
@@ -510,7 +509,7 @@ impl OnTarget<'_> {
         let (mut words, mut others, mut far) = (Vec::new(), Vec::new(), Vec::new());
         for some in list.chunks(AT_A_TIME) {
             for &index in some {
-                let offset = self.offset(Displacement(places[index].1 as u64));
+                let offset = self.offset(disp(index));
                 let there = route.mapped.at(offset, ty.true_extent() as u64);
                 match widths.word(ty, there.addr() as u64) {
                     _ if there.is_null() || !in_place => far.push(index),
@@ -555,12 +554,8 @@ impl OnTarget<'_> {
         let run = Piece::run(0, (work.count * extent) as u64);
         let parts = LayoutWork::of(work, &run);
         let blocks = far.iter().map(|&index| {
-            let at = index * extent;
-            ElementBlock::of(
-                at,
-                self.offset(Displacement(places[index].1 as u64)).0 as i64,
-                extent,
-            )
+            let target = self.offset(disp(index)).0 as i64;
+            ElementBlock::of(index * extent, target, extent)
         });
         // SAFETY: the caller's promise, of each element.
         unsafe { self.accumulate_each(&place, &parts, blocks) }.map(drop)

@@ -93,21 +93,24 @@ pub(super) fn without_repeats<T>(
     parts
 }
 
-/// Lists of blocks of at most `most` bytes.
+/// Lists of blocks. `most` says how many bytes of a block go into the list with this last block and so many bytes.
 pub(super) fn cut(
     mut blocks: impl Iterator<Item = ElementBlock>,
-    most: usize,
+    most: impl Fn(Option<&ElementBlock>, usize, &ElementBlock) -> usize,
 ) -> impl Iterator<Item = Vec<ElementBlock>> {
     let mut rest = None;
     iter::from_fn(move || {
-        let (mut list, mut room) = (Vec::new(), most);
-        while room > 0
-            && let Some(block) = rest.take().or_else(|| blocks.next())
-        {
-            let len = block.len.min(room);
-            list.push(block.part(0, len));
-            room -= len;
-            rest = (len < block.len).then(|| block.part(len, block.len - len));
+        let (mut list, mut bytes) = (Vec::new(), 0);
+        while let Some(block) = rest.take().or_else(|| blocks.next()) {
+            let len = block.len.min(most(list.last(), bytes, &block));
+            if len > 0 {
+                list.push(block.part(0, len));
+            }
+            bytes += len;
+            if len < block.len {
+                rest = Some(block.part(len, block.len - len));
+                break;
+            }
         }
         (!list.is_empty()).then_some(list)
     })

@@ -77,13 +77,12 @@ impl<'w> OnTarget<'w> {
         Ok(())
     }
 
-    /// Whether this rank combines elements of mapped memory under the lock. Where it would take the lock through the device,
-    /// and a thread of the target can do the work, it lets that thread do so: the thread would wait for a lock whose
-    /// release stands behind the request that it carries out.
+    /// Whether this rank combines elements of mapped memory under the lock. Where it would take the lock through the
+    /// device, and a thread of the target can do the work, it lets that thread do so: the thread would wait for a lock
+    /// whose release stands behind the request that it carries out.
     pub(super) fn locks_mapped(self, route: &Route) -> bool {
-        let capabilities = self.window.context().device().capabilities();
-        route.accumulate_lock.atomic().is_some()
-            || capabilities.target_thread == TargetThread::Never
+        let serves = || self.window.context().device().capabilities().target_thread;
+        route.accumulate_lock.atomic().is_some() || serves() == TargetThread::Never
     }
 
     /// Calls `body` with the lock held, for the time of one accumulate.

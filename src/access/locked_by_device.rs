@@ -71,7 +71,8 @@ impl Far<'_> {
         last: &Cell<Ticket>,
     ) -> Result<()> {
         let extent = self.parts.ty.extent();
-        let mut chunks = cut(blocks, CHUNK / extent * extent);
+        let whole = CHUNK / extent * extent;
+        let mut chunks = cut(blocks, |_, bytes, _| whole - bytes);
         // SAFETY: the buffer is not touched before the read has ended.
         let begin = |blocks, buffer: &mut Buffer| unsafe { self.read(blocks, buffer, last) };
         let mut written = [Ticket::DONE; 2];

@@ -1,5 +1,6 @@
-//! Runs of narrow elements that single atomics update go in wider words: those that are only moved by loads and stores, the
-//! others by a compare-and-swap. These are atomic with respect to atomics on one of the elements: see `whole_words`.
+//! Runs of narrow elements that single atomics update go in wider words: those that are only moved by loads, stores and
+//! swaps, the others by a compare-and-swap. These are atomic with respect to atomics on one of the elements: see
+//! `whole_words`.
 
 use rdma_sys_shim::Width;
 
@@ -10,8 +11,8 @@ use super::work::Work;
 /// The bytes that are combined at a time.
 const CHUNK: usize = 256;
 
-/// Carries out work on the elements from `there` on, which single atomics of this width update. Several narrow elements go
-/// in wider words.
+/// Carries out work on the elements from `there` on, which single atomics of this width update. Several narrow elements
+/// go in wider words.
 ///
 /// # Safety
 /// As for [`fetch_op`], for each element; the buffers of `work` are valid.
@@ -28,7 +29,8 @@ pub(super) unsafe fn update_words(there: *mut u8, width: Width, work: &Work) {
     }
 }
 
-/// Whether neighbouring elements of this width are combined in one word. Wider elements have instructions that are as fast.
+/// Whether neighbouring elements of this width are combined in one word. Wider elements have instructions that are as
+/// fast.
 fn is_narrow(width: Width) -> bool {
     matches!(width, Width::W1 | Width::W2)
 }

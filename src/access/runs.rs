@@ -1,11 +1,9 @@
 //! Elements that are only moved, where neighbours at the target do not follow each other in a buffer: the elements are
 //! gathered first, so that each run of the target's goes in whole words, or as one request.
 
-use std::iter;
-
 use rdma_sys_shim::Ticket;
 
-use super::layout_work::{ElementBlock, LayoutWork};
+use super::layout_work::{ElementBlock, LayoutWork, cut};
 use super::spot::Spot;
 use super::work::Work;
 use crate::datatype::{BasicType, Piece};
@@ -69,37 +67,22 @@ impl OnTarget<'_> {
     }
 }
 
-/// Lists of blocks of about [`CHUNK`] bytes. Between two lists, no aligned word of a run is split, and no element. `base`:
-/// where the target's layout is placed; `size`: of an element.
+/// Lists of blocks of about [`CHUNK`] bytes. Between two lists, no aligned word of a run is split, and no element.
+/// `base`: where the target's layout is placed; `size`: of an element.
 fn lists(
-    mut blocks: impl Iterator<Item = ElementBlock>,
+    blocks: impl Iterator<Item = ElementBlock>,
     base: u64,
     size: usize,
 ) -> impl Iterator<Item = Vec<ElementBlock>> {
-    let mut rest = None;
-    iter::from_fn(move || {
-        let (mut list, mut room) = (Vec::new(), CHUNK);
-        while let Some(block) = rest.take().or_else(|| blocks.next()) {
-            let goes_on = list
-                .last()
-                .is_some_and(|last: &ElementBlock| last.is_before(&block));
-            let address = base.wrapping_add_signed(block.target) as usize;
-            let most = match address.is_multiple_of(size) {
-                _ if room == 0 && !goes_on => 0,
-                true => (address % 8 + room).next_multiple_of(8) - address % 8,
-                false => room.next_multiple_of(size),
-            };
-            let len = block.len.min(most);
-            if len > 0 {
-                list.push(block.part(0, len));
-            }
-            room = room.saturating_sub(len);
-            if len < block.len {
-                rest = Some(block.part(len, block.len - len));
-                break;
-            }
+    cut(blocks, move |last, bytes, block| {
+        let room = CHUNK.saturating_sub(bytes);
+        let goes_on = last.is_some_and(|last| last.is_before(block));
+        let address = base.wrapping_add_signed(block.target) as usize;
+        match address.is_multiple_of(size) {
+            _ if room == 0 && !goes_on => 0,
+            true => (address % 8 + room).next_multiple_of(8) - address % 8,
+            false => room.next_multiple_of(size),
         }
-        (!list.is_empty()).then_some(list)
     })
 }
 

@@ -103,7 +103,7 @@ impl<'w> OnTarget<'w> {
         let (widths, route) = (self.target.widths(), self.route()?);
         match self.target.reach_span(disp, span) {
             // Mapped until the window is freed.
-            Some(there) if self.is_in_place(usage, widths, route) => Ok(Spot::Mapped {
+            Some(there) if self.stays_in_place(usage, widths, route) => Ok(Spot::Mapped {
                 there,
                 at: route.region.at(self.offset(disp).0),
                 widths,
@@ -113,9 +113,9 @@ impl<'w> OnTarget<'w> {
         }
     }
 
-    /// Whether an operation on mapped memory of the target is done there. Elements of a type that single atomics update stay
-    /// in place, since they are ordered by that; those of them that are not aligned are not.
-    fn is_in_place(self, usage: Use, widths: AtomicWidths, route: &Route) -> bool {
+    /// Whether an operation on mapped memory of the target is done there. Elements of a type that single atomics update
+    /// stay in place, since they are ordered by that; those of them that are not aligned are not.
+    fn stays_in_place(self, usage: Use, widths: AtomicWidths, route: &Route) -> bool {
         usage.is_in_place(self.target, widths)
             && match usage {
                 Use::Moved(_) => true,
@@ -142,7 +142,7 @@ impl<'w> OnTarget<'w> {
             }
         };
         let (there, widths) = (place.there, place.widths);
-        let is_mapped = !there.is_null() && self.is_in_place(usage, widths, place.route);
+        let is_mapped = !there.is_null() && self.stays_in_place(usage, widths, place.route);
         if self.window.counters.is_some() {
             self.count_layout(&place, is_mapped, span, far, usage);
         }

@@ -7,10 +7,10 @@
 //! order of all accesses to each byte, whatever their size. On a device without narrow atomics, runs of narrow elements
 //! are moved as a whole under the lock.
 //!
-//! Several words are not moved at once. But if a run of at most 64 bytes that begins and ends at multiples of eight bytes is
-//! replaced and nothing is fetched, the processor at the target or this one stores its words from the last to the first,
-//! each by a release. Words are fetched from the first to the last, each by an acquire. So a rank that finds a new word
-//! finds the following ones new, too (or newer).
+//! Several words are not moved at once. But if a run of at most 64 bytes that begins and ends at multiples of eight bytes
+//! is replaced and nothing is fetched, the processor at the target or this one stores its words from the last to the
+//! first, each by a release. Words are fetched from the first to the last, each by an acquire. So a rank that finds a
+//! new word finds the following ones new, too (or newer).
 
 use rdma_sys_shim::Width;
 
