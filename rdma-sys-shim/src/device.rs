@@ -386,9 +386,9 @@ pub trait Device: Send + Sync {
 /// two writes to one place are under way, either may be the last. So the signal that data has arrived is an atomic or a
 /// store behind the data, never a write.
 ///
-/// A write, a read, a fetching atomic or an accumulate may stay in this process until [`released`] or [`completed`] is called for it
-/// or a later operation, or until a store or an update of words follows. Stores and updates go at once, with everything
-/// before them.
+/// A write, a read, a fetching atomic or an accumulate may stay in this process until [`released`] or [`completed`] is
+/// called for it or a later operation, or until a store or an update of words follows. Stores and updates go at once,
+/// with everything before them.
 ///
 /// [`released`]: Endpoint::released
 /// [`completed`]: Endpoint::completed

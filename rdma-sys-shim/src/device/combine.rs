@@ -124,8 +124,8 @@ impl ElementRuns {
         whole.into_iter().chain(elements)
     }
 
-    /// As many of `count` elements from an address on as end between two words of eight bytes, which others may read as a
-    /// whole meanwhile; all if there is no such end, since then no element is a word.
+    /// As many of `count` elements from an address on as end between two words of eight bytes, which others may read as
+    /// a whole meanwhile; all if there is no such end, since then no element is a word.
     pub(crate) fn up_to_a_word(&self, address: u64, count: usize) -> usize {
         let end = address.wrapping_add((count * self.extent) as u64);
         let behind = (end % 8) as usize;

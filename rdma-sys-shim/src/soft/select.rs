@@ -95,8 +95,8 @@ pub(super) struct RequestSize {
     pub(super) list: usize,
 }
 
-/// Of lists; small, so that the target serves one request while the origin fills the next. Each other run by assist is one
-/// request.
+/// Of lists; small, so that the target serves one request while the origin fills the next. Each other run by assist is
+/// one request.
 pub(super) const OF_ASSIST: RequestSize = RequestSize {
     run: LONGEST_PIECE,
     list: LONGEST_PIECE,
