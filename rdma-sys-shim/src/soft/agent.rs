@@ -186,7 +186,8 @@ fn check_and_apply(segment: &Segment, index: usize, slot: &Slot) -> Option<u64> 
             address: first,
             rkey: second,
         };
-        return combine(segment, index, (at, len), lock).map(|()| 0);
+        combine(segment, index, (at, len), lock)?;
+        return Some(slot.operands[0].load(Ordering::Relaxed));
     }
     let data = request::data(segment, index, operation, len);
     // SAFETY: the range was just found in the table of registered memory that this process alone writes. The region's
@@ -220,16 +221,13 @@ fn combine(
     (at, len): (*mut u8, usize),
     lock: RemoteAddress,
 ) -> Option<()> {
-    let (slot, data) = (segment.slot(index), segment.slot_data(index));
+    let slot = segment.slot(index);
     let what = Combination::decode(slot.width.load(Ordering::Relaxed).to_ne_bytes())?;
     let combiner = segment.combiner.get()?;
     let element = combiner.element(what)?;
     let count = element.count(len as u64)?;
     let sent = what.sent(&element).checked_mul(count)?;
-    let bytes = what
-        .fetched(&element)
-        .checked_mul(count)?
-        .checked_add(sent)?;
+    let fetched = what.fetched(&element).checked_mul(count)?;
     let allows =
         |rkey, address, len| table::allows(segment, rkey, address, len, Access::ATOMIC).is_ok();
     let address = at.addr() as u64;
@@ -237,13 +235,14 @@ fn combine(
         true => lock.address.is_multiple_of(8) && allows(lock.rkey, lock.address, 8),
         false => allows(slot.rkey.load(Ordering::Relaxed), address, len as u64),
     };
-    if bytes > SLOT_BYTES || !may {
+    if fetched.checked_add(sent)? > SLOT_BYTES || !may {
         return None;
     }
+    let (operands, old) = request::combined(segment, index, sent, fetched);
     let lock = lock.address as usize as *mut u8;
-    // SAFETY: as in `check_and_apply`, for both places. What is sent and fetched is in the slot's data.
+    // SAFETY: as in `check_and_apply`, for both places. What is sent and fetched has room in the slot.
     let combined =
-        unsafe { combine::carry_out(combiner, what, lock, (at, count, len), data, data.add(sent)) };
+        unsafe { combine::carry_out(combiner, what, lock, (at, count, len), operands, old) };
     slot.width.store(
         match combined {
             Combined::Done => return Some(()),

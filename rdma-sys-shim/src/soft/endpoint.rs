@@ -14,7 +14,7 @@ use super::iovec::copy_blocks;
 use super::memory_file;
 use super::packed::{Packed, cut};
 use super::peer::PeerProcess;
-use super::request::{Operation, Request, TAKEN_AWAY};
+use super::request::{self, Operation, Request, TAKEN_AWAY};
 use super::segment::{SLOT_BYTES, Segment};
 use super::select::{self, Path, Shape, Way};
 use super::{agent, attached, table};
@@ -307,8 +307,10 @@ impl SoftEndpoint {
             elements.sent(what, element),
             elements.fetched(what, element),
         );
+        let bytes = [what.sent(&element), what.fetched(&element)].map(|each| each * elements.count);
+        let data = |slot| request::combined(segment, slot, bytes[0], bytes[1]);
         let fill = |slot| {
-            let mut to = segment.slot_data(slot);
+            let (mut to, _) = data(slot);
             for (from, len) in sent.clone() {
                 // SAFETY: the caller's promise; the slot is claimed, and has room for what is sent and fetched.
                 unsafe { copy(to, from, len) };
@@ -317,8 +319,7 @@ impl SoftEndpoint {
             request.sign(segment, slot);
         };
         let take = |slot| {
-            let skip = elements.count * what.sent(&element);
-            let mut from = segment.slot_data(slot).wrapping_add(skip);
+            let (_, mut from) = data(slot);
             for (to, len) in fetched {
                 // SAFETY: the caller's promise; the slot is answered.
                 unsafe { copy(to, from, len) };

@@ -27,7 +27,7 @@ pub(crate) enum Operation {
     Scatter = 7,
     Gather = 8,
     /// An accumulate, which `width` describes; `len` is that of the elements in memory. The operands are the address and
-    /// the key of the lock. The data of the slot is what is sent, and behind it what is fetched.
+    /// the key of the lock. [`combined`] says where the data travels.
     Combine = 9,
 }
 
@@ -239,7 +239,7 @@ impl Request {
 pub(super) const AT_ONCE: usize = 8;
 
 /// Data of at most this length travels in the slot's own cache line.
-pub(super) const INLINE: usize = size_of::<[u64; 2]>();
+pub(super) const INLINE: usize = size_of::<[u64; 3]>();
 
 /// The data of a slot: [`SLOT_BYTES`]. Short transfers use the operands, which transfers do not need.
 pub(super) fn data(segment: &Segment, index: usize, operation: Operation, len: usize) -> *mut u8 {
@@ -248,6 +248,29 @@ pub(super) fn data(segment: &Segment, index: usize, operation: Operation, len: u
         true => (&raw const segment.slot(index).operands).cast_mut().cast(),
         false => segment.slot_data(index),
     }
+}
+
+/// Where the data of an accumulate travels: what is sent, and what is fetched. A word of either is in the slot's own cache
+/// line, and what is fetched replaces the address of the lock there.
+pub(super) fn combined(
+    segment: &Segment,
+    index: usize,
+    sent: usize,
+    fetched: usize,
+) -> (*mut u8, *mut u8) {
+    const WORD: usize = size_of::<u64>();
+    let data = segment.slot_data(index);
+    let operand = |nth: usize| {
+        (&raw const segment.slot(index).operands[nth])
+            .cast_mut()
+            .cast()
+    };
+    let send = if sent <= WORD { operand(2) } else { data };
+    let fetch = match fetched <= WORD {
+        true => operand(0),
+        false => data.wrapping_add(sent),
+    };
+    (send, fetch)
 }
 
 /// Claims a free slot of a peer for the process `own`, if there is one: preferably its `nth` of [`AT_ONCE`].

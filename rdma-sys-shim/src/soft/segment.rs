@@ -28,7 +28,7 @@ use crate::device::combine::GivenCombiner;
 use crate::system::is_shortage;
 use crate::{Error, Result};
 
-const MAGIC: u64 = u64::from_le_bytes(*b"TRANSOM\x03");
+const MAGIC: u64 = u64::from_le_bytes(*b"TRANSOM\x04");
 
 /// The most regions that a process can have registered at once.
 pub(crate) const REGIONS: usize = 1 << 16;

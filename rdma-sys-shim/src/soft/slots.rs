@@ -68,7 +68,8 @@ pub(crate) struct AssistWords {
     passed: AtomicU32,
 }
 
-/// One request to the agent or a waiting thread. It fits into one cache line, with as much data as the operands hold.
+/// One request to the agent or a waiting thread. It fits into one cache line, with as much data as the operands hold. The
+/// owner is in the next line, which its server never touches.
 #[repr(C, align(128))]
 pub(crate) struct Slot {
     state: AtomicU32,
@@ -80,13 +81,13 @@ pub(crate) struct Slot {
     /// 1 while the origin sleeps on `state`.
     sleeping: AtomicU32,
     pub(super) len: AtomicU32,
-    /// The origin's process, as given by [`ProcessId::to_word`](super::process::ProcessId::to_word); 0: the slot is
-    /// free.
-    owner: AtomicU64,
     pub(super) rkey: AtomicU64,
     pub(super) address: AtomicU64,
     /// The first one receives the old value of an atomic.
-    pub(super) operands: [AtomicU64; 2],
+    pub(super) operands: [AtomicU64; 3],
+    /// The origin's process, as given by [`ProcessId::to_word`](super::process::ProcessId::to_word); 0: the slot is
+    /// free.
+    owner: AtomicU64,
 }
 
 impl Slot {

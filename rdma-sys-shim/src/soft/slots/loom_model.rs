@@ -48,10 +48,10 @@ fn slot() -> Slot {
         offered: AtomicU32::new(0),
         sleeping: AtomicU32::new(0),
         len: AtomicU32::new(0),
-        owner: word(),
         rkey: word(),
         address: word(),
-        operands: [word(), word()],
+        operands: [word(), word(), word()],
+        owner: word(),
     }
 }
 
