@@ -67,7 +67,12 @@ impl Window {
         let spot = on.find(disp, Span::of(len as u64), Some(&run), usage)?;
         work.check_buffers(aim.operation, len)?;
         // SAFETY: the caller's promise.
-        unsafe { on.accumulate_pieces(&spot, &LayoutWork::of(work, &run)) }
+        unsafe {
+            match &spot {
+                Spot::Device(place) => on.accumulate_run(place, work),
+                _ => on.accumulate_pieces(&spot, &LayoutWork::of(work, &run)),
+            }
+        }
     }
 
     /// # Safety

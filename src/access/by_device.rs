@@ -115,7 +115,7 @@ impl OnTarget<'_> {
     ///
     /// # Safety
     /// As for [`OnTarget::accumulate_by_device`].
-    unsafe fn accumulate_blocks_by_device(
+    pub(super) unsafe fn accumulate_blocks_by_device(
         self,
         place: &Place<'_>,
         parts: &LayoutWork<'_>,
