@@ -26,7 +26,7 @@ fn main() -> Result<()> {
     // Between two fences, all ranks put and get as they like. The greeting is lent to the put until
     // the second fence, so it has to live out here.
     let greeting = [1000 + u64::from(rank)];
-    window.fence(|epoch| epoch.target((rank + 1) % size)?.put(GREETING, &greeting))??;
+    window.fence(|epoch| epoch.target((rank + 1) % size)?.put(GREETING, &greeting))?;
 
     // Under a lock, a rank needs nobody's help: who comes first draws the first ticket.
     let ticket = window.passive(|epoch| -> Result<u64> {
@@ -34,21 +34,21 @@ fn main() -> Result<()> {
         let ticket = lock.fetch_add(COUNTER, 1)?;
         lock.unlock()?;
         Ok(ticket)
-    })??;
+    })?;
 
     // Outside epochs, this rank's own part is a slice.
     window.local_mut()?[TICKET] = ticket;
 
     // Rank 0 gets what everybody has, greeting and ticket, and prints it in the order of ranks.
     let mut found = vec![[0; 2]; size as usize];
-    window.fence(|epoch| -> Result<()> {
+    window.fence(|epoch| {
         if rank == 0 {
             for (other, found) in (0..).zip(&mut found) {
                 epoch.target(other)?.get(GREETING, found)?;
             }
         }
         Ok(())
-    })??;
+    })?;
     if rank == 0 {
         for (other, [greeting, ticket]) in found.iter().enumerate() {
             println!("rank {other} of {size}: greeted with {greeting}, drew ticket {ticket}");

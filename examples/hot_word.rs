@@ -70,7 +70,7 @@ fn run(comm: &Communicator, options: &Options) -> Result<(), Failure> {
                 target.flush()
             })?;
             all.unlock()
-        })??;
+        })?;
     } else if matches!(options.op, What::Lock | What::Mixed) {
         words.passive(|epoch| {
             mine = repeat(comm, limit, |round| {
@@ -83,7 +83,7 @@ fn run(comm: &Communicator, options: &Options) -> Result<(), Failure> {
                 lock.unlock()
             })?;
             transom::Result::Ok(())
-        })??;
+        })?;
     } else {
         words.passive(|epoch| {
             let all = epoch.lock_all()?;
@@ -93,7 +93,7 @@ fn run(comm: &Communicator, options: &Options) -> Result<(), Failure> {
                 _ => target.fetch_add(0, 1).map(drop),
             })?;
             all.unlock()
-        })??;
+        })?;
     }
     report(comm, options, mine)?;
     words.free()?;

@@ -276,7 +276,7 @@ impl Job {
     /// let mut window = transom::Window::<f64>::allocate(job.world(), 1000)?;
     /// let mut block = job.alloc::<f64>(1000)?;
     /// block.fill(0.5);
-    /// window.fence(|epoch| epoch.target(0)?.put(0, &block))??;
+    /// window.fence(|epoch| epoch.target(0)?.put(0, &block))?;
     /// # window.free()
     /// # }
     /// ```

@@ -17,12 +17,12 @@
 //! // Eight elements on every rank.
 //! let mut window = Window::<u64>::allocate(world, 8)?;
 //! let mine = [u64::from(rank); 2];
-//! window.try_fence(|epoch| epoch.target((rank + 1) % size)?.put(6, &mine))?;
+//! window.fence(|epoch| epoch.target((rank + 1) % size)?.put(6, &mine))?;
 //! let left = u64::from((rank + size - 1) % size);
 //! assert_eq!(window.local()?[4..], [0, 0, left, left]);
 //!
 //! // A counter on rank 0.
-//! window.try_passive(|epoch| {
+//! window.passive(|epoch| {
 //!     let lock = epoch.lock(0, LockKind::Shared)?;
 //!     lock.fetch_add(0, 1)?;
 //!     lock.unlock()
@@ -41,9 +41,8 @@
 //! The closures of epochs prevent buffers in flight from being accessed or freed: the buffer of an
 //! operation is borrowed until the end of the epoch. For buffers that are made inside the closure,
 //! there are operations that complete before they return, and requests that return their buffer
-//! ([`Target`]). [`Window::fence`] and similar calls return whatever the closure returns;
-//! [`Window::try_fence`] and similar calls merge its errors with those of the epoch. A value that
-//! holds its window needs an [`OwnedWindow`].
+//! ([`Target`]). [`Window::fence`] and similar calls return what the closure returns, or the error
+//! of the epoch. A value that holds its window needs an [`OwnedWindow`].
 //!
 //! [`raw`] is the untyped interface below, with MPI's semantics and all checks at run time. [`lower`] is what
 //! other front ends need in addition.

@@ -392,16 +392,15 @@ impl<T: Element> Tiles<T> {
             }
         }
         let (neighbours, buffer) = (&self.neighbours, &self.buffer);
-        self.window
-            .try_exchange(&self.group, &self.group, |epoch| {
-                let mut start = 0;
-                for &Neighbour { rank, to, .. } in neighbours {
-                    let end = start + to.rows * to.columns;
-                    epoch.target(rank)?.put_strided(to, buffer, start..end)?;
-                    start = end;
-                }
-                Ok(())
-            })?;
+        self.window.exchange(&self.group, &self.group, |epoch| {
+            let mut start = 0;
+            for &Neighbour { rank, to, .. } in neighbours {
+                let end = start + to.rows * to.columns;
+                epoch.target(rank)?.put_strided(to, buffer, start..end)?;
+                start = end;
+            }
+            Ok(())
+        })?;
         Ok(())
     }
 

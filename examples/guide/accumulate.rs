@@ -11,10 +11,10 @@ fn main() -> Result<()> {
         value: 1.0 + (rank * 5 % size) as f32,
         index: rank as i32,
     };
-    window.try_fence(|epoch| epoch.target(0)?.accumulate_value(Op::Maxloc, 0, mine))?;
+    window.fence(|epoch| epoch.target(0)?.accumulate_value(Op::Maxloc, 0, mine))?;
 
     // An atomic read: as an accumulate, it may meet others.
-    let winner = window.try_fence(|epoch| epoch.target(0)?.load(0))?;
+    let winner = window.fence(|epoch| epoch.target(0)?.load(0))?;
     let values = (0..size).map(|rank| 1.0 + (rank * 5 % size) as f32);
     assert_eq!(winner.value, values.fold(0.0, f32::max));
     window.free()

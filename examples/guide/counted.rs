@@ -7,7 +7,7 @@ fn main() -> Result<()> {
     let mut window = Window::<u64>::allocate_with(world, 100, &hints)?;
 
     let row = [1; 10];
-    window.try_passive(|epoch| {
+    window.passive(|epoch| {
         let lock = epoch.lock(0, LockKind::Shared)?;
         for start in [0, 10, 20] {
             lock.put(start, &row)?;

@@ -15,7 +15,7 @@ fn main() -> Result<()> {
         _ => (&nobody, &first),
     };
     let mine = [100 + u64::from(rank)];
-    window.try_exchange(origins, targets, |epoch| {
+    window.exchange(origins, targets, |epoch| {
         epoch.target(0)?.put(rank as usize, &mine)
     })?;
     if rank == 0 {

@@ -12,7 +12,7 @@ fn main() -> Result<()> {
     // What an operation uses is borrowed to the end of the epoch, so it is made before it.
     let mine = [rank, rank];
     let mut theirs = [u32::MAX];
-    window.try_fence(|epoch| {
+    window.fence(|epoch| {
         epoch.target(right)?.put(0, &mine)?;
         epoch.target(left)?.get(3, &mut theirs)
     })?;

@@ -23,7 +23,7 @@ fn main() -> Result<()> {
     let job = Job::init()?;
     let world = job.world();
     let mut histogram = Window::<f64>::allocate(world, BINS)?;
-    histogram.try_passive(|epoch| {
+    histogram.passive(|epoch| {
         for number in 0..100 {
             count(epoch, world.rank() * 100 + number)?;
         }
@@ -35,7 +35,7 @@ fn main() -> Result<()> {
     if world.rank() == 0 {
         histogram.local_mut()?.fill(0.0);
     }
-    histogram.try_fence(|epoch| send(epoch, &mine))?;
+    histogram.fence(|epoch| send(epoch, &mine))?;
     if world.rank() == 0 {
         let all: f64 = histogram.local()?.iter().sum();
         assert_eq!(all, 100.0 * f64::from(world.size()));

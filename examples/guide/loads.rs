@@ -8,7 +8,7 @@ fn main() -> Result<()> {
 
     // By turns: each rank writes to its own part, and then all read all parts, in place.
     window.local_mut()?.fill(u64::from(host.rank()));
-    let sum: u64 = window.try_loads(|epoch| {
+    let sum: u64 = window.loads(|epoch| {
         let mut sum = 0;
         for rank in 0..epoch.ranks() {
             sum += epoch.part(rank)?.iter().sum::<u64>();

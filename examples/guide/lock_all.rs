@@ -7,7 +7,7 @@ fn main() -> Result<()> {
     let mut window = Window::<f64>::allocate(world, 10)?;
 
     // A histogram over all ranks: who computes is not kept from it by who adds to it.
-    window.try_passive(|epoch| {
+    window.passive(|epoch| {
         let everyone = epoch.lock_all()?;
         for number in 0..100 {
             let value = (rank * 100 + number) * 7;

@@ -5,7 +5,7 @@ fn main() -> Result<()> {
     let world = job.world();
     let mut window = Window::<i64>::allocate(world, 2)?;
 
-    window.try_passive(|epoch| {
+    window.passive(|epoch| {
         // Atomics of all ranks go together under shared locks.
         let shared = epoch.lock(0, LockKind::Shared)?;
         let before = shared.fetch_add(0, 1)?;

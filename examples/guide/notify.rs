@@ -12,7 +12,7 @@ fn main() -> Result<()> {
     let mut window = Window::<u64>::allocate(world, 4)?;
 
     let messages: Vec<[u64; 4]> = (0..10).map(|number| [number; 4]).collect();
-    window.try_passive(|epoch| {
+    window.passive(|epoch| {
         let everyone = epoch.lock_all()?;
         for (round, message) in (1..).zip(&messages) {
             everyone.target(right)?.put_notify(0, message, COME)?;

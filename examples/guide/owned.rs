@@ -16,7 +16,7 @@ impl Tasks {
     /// Collective. Draws tasks, each of which one rank gets, and does them.
     fn run(&mut self, mut task: impl FnMut(u64)) -> Result<()> {
         let count = self.count;
-        self.window.try_passive(|epoch| {
+        self.window.passive(|epoch| {
             let counter = epoch.lock(0, LockKind::Shared)?;
             loop {
                 let number = counter.fetch_add(0, 1)?;

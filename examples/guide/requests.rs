@@ -6,7 +6,7 @@ fn main() -> Result<()> {
     let right = (world.rank() + 1) % world.size();
     let mut window = Window::<u8>::allocate(world, 1000)?;
 
-    window.try_passive(|epoch| {
+    window.passive(|epoch| {
         let lock = epoch.lock(right, LockKind::Shared)?;
         // The request owns the buffer, and gives it back when the put needs it no more.
         let mut buffer = vec![0; 100];

@@ -21,7 +21,7 @@ fn main() -> Result<()> {
         rows: 2,
         columns: 2,
     };
-    window.try_fence(|epoch| {
+    window.fence(|epoch| {
         let target = epoch.target(right)?;
         target.put_strided(third_column, &values, 0..4)?;
         target.put_strided(lower_right, &values, 0..4)

@@ -20,7 +20,7 @@ fn exchange_halos<T: Element>(window: &mut Window<T>) -> Result<()> {
     // Behind an edge there is nobody.
     let left = rank.checked_sub(1);
     let right = Some(rank + 1).filter(|&right| right < ranks);
-    window.try_fence(|epoch| {
+    window.fence(|epoch| {
         epoch.target(left)?.put_own(CELLS + 1..CELLS + 2, 1..2)?;
         epoch.target(right)?.put_own(0..1, CELLS..CELLS + 1)
     })

@@ -11,7 +11,7 @@ fn main() -> Result<()> {
 
     let mut window = Window::<u64>::allocate(job.world(), 1)?;
     let mine = [u64::from(job.world().rank()) + 1];
-    window.try_fence(|epoch| epoch.target(0)?.accumulate(Op::Sum, 0, &mine))?;
+    window.fence(|epoch| epoch.target(0)?.accumulate(Op::Sum, 0, &mine))?;
 
     let mut sum = 0;
     world.all_reduce_into(&mine[0], &mut sum, SystemOperation::sum());

@@ -48,8 +48,8 @@ fn windows() -> Outcome {
     let mut window = Window::<u64>::allocate(job.world(), 2)?;
     for round in 1..=20 {
         let mine = [round * u64::from(rank + 1)];
-        window.try_fence(|epoch| epoch.target(0)?.accumulate(Op::Sum, 0, &mine))?;
-        window.try_fence(|epoch| epoch.target(next_to(rank, size))?.put(1, &mine))?;
+        window.fence(|epoch| epoch.target(0)?.accumulate(Op::Sum, 0, &mine))?;
+        window.fence(|epoch| epoch.target(next_to(rank, size))?.put(1, &mine))?;
         let before = u64::from((rank + size - 1) % size + 1);
         let found = window.local()?[1];
         check(found == round * before, format!("{found} was put"))?;
@@ -61,7 +61,7 @@ fn windows() -> Outcome {
         world.barrier();
         window.local_mut()?.fill(0);
     }
-    let tickets = window.try_passive(|epoch| {
+    let tickets = window.passive(|epoch| {
         let lock = epoch.lock(0, LockKind::Shared)?;
         let mut tickets = Vec::new();
         for _ in 0..100 {
@@ -148,7 +148,7 @@ fn split() -> Outcome {
         let (rank, size) = (comm.rank(), comm.size());
         let mut window = Window::<u32>::allocate(&comm, 1)?;
         let mine = [job.world().rank()];
-        window.try_fence(|epoch| epoch.target(next_to(rank, size))?.put(0, &mine))?;
+        window.fence(|epoch| epoch.target(next_to(rank, size))?.put(0, &mine))?;
         let sender = comm.group().world_rank((rank + size - 1) % size);
         check(
             Some(window.local()?[0]) == sender,
@@ -175,7 +175,7 @@ fn halves() -> Outcome {
         "another size",
     )?;
     let mut window = Window::<u64>::allocate(job.world(), 1)?;
-    window.try_fence(|epoch| epoch.target(0)?.accumulate(Op::Sum, 0, &[1]))?;
+    window.fence(|epoch| epoch.target(0)?.accumulate(Op::Sum, 0, &[1]))?;
     let wanted = if half.rank() == 0 {
         u64::from(job.world().size())
     } else {
@@ -242,7 +242,7 @@ fn order() -> Outcome {
     drop(universe);
     let (rank, size) = (job.world().rank(), job.world().size());
     let mine = [rank + 1];
-    window.try_fence(|epoch| epoch.target(next_to(rank, size))?.put(0, &mine))?;
+    window.fence(|epoch| epoch.target(next_to(rank, size))?.put(0, &mine))?;
     check(
         window.local()?[0] == (rank + size - 1) % size + 1,
         "another number",

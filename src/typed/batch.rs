@@ -190,7 +190,7 @@ impl<T: Element, Mode> Target<'_, T, Mode> {
     /// # fn main() -> transom::Result<()> {
     /// # let job = transom::Job::init()?;
     /// # let mut window = transom::Window::<u64>::allocate(job.world(), 8)?;
-    /// let sum = window.try_fence(|epoch| {
+    /// let sum = window.fence(|epoch| {
     ///     let (mut first, mut last) = ([0; 2], [0; 2]);
     ///     epoch.target(0)?.batch(|target| {
     ///         target.get(0, &mut first)?;

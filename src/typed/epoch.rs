@@ -55,8 +55,8 @@ pub enum Loads {}
 /// # let job = transom::Job::init()?;
 /// # let mut window = transom::Window::<u64>::allocate(job.world(), 2)?;
 /// # let src = [5, 6];
-/// # window.try_fence(|epoch| send(epoch, 0, &src))?;
-/// # assert_eq!(window.try_passive(|epoch| count(epoch, 0))?, 5);
+/// # window.fence(|epoch| send(epoch, 0, &src))?;
+/// # assert_eq!(window.passive(|epoch| count(epoch, 0))?, 5);
 /// # window.free()
 /// # }
 /// ```
@@ -129,7 +129,7 @@ pub(super) fn run<'env, T, M, R>(
     poisoned: &AtomicBool,
     open: impl FnOnce(&raw::Window) -> Result<()>,
     close: impl FnOnce(&raw::Window) -> Result<()>,
-    body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, M>) -> R,
+    body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, M>) -> Result<R>,
 ) -> Result<R> {
     // If this barrier fails here, a peer may have passed it, so the guard covers the opening barrier too.
     let poison = PoisonOnExit::new(raw, poisoned);
@@ -144,13 +144,13 @@ pub(super) fn run<'env, T, M, R>(
         state: &state,
         marker: PhantomData,
     };
-    let value = body(&epoch);
+    let result = body(&epoch);
     if let Some(error) = state.failure.into_inner() {
         return Err(error);
     }
     close(raw)?;
     poison.defuse();
-    Ok(value)
+    result
 }
 
 /// Poisons a window if a step of all ranks is not finished, and tells the other ranks.

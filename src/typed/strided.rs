@@ -22,7 +22,7 @@ use crate::{Accumulate, DatatypeMisuse, Element, Op, Result};
 /// let row: Vec<f64> = (0..10).map(f64::from).collect();
 /// let me = job.world().rank();
 /// let column = Strided { first: 2, blocks: 10, block_len: 1, stride: 10 };
-/// window.fence(|epoch| epoch.target(me)?.put_strided(column, &row, 0..10))??;
+/// window.fence(|epoch| epoch.target(me)?.put_strided(column, &row, 0..10))?;
 /// assert_eq!(window.local()?[32], 3.0);
 /// window.free()
 /// # }

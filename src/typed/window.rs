@@ -61,7 +61,7 @@ pub struct Window<'c, T: Element> {
 ///
 ///     fn add(&mut self, value: u64) -> Result<u64> {
 ///         self.window
-///             .try_passive(|epoch| epoch.lock(0, LockKind::Shared)?.fetch_add(0, value))
+///             .passive(|epoch| epoch.lock(0, LockKind::Shared)?.fetch_add(0, value))
 ///     }
 ///
 ///     fn free(self) -> Result<()> {
@@ -127,7 +127,7 @@ impl<'c, T: Element> Window<'c, T> {
     /// let host = job.world().split_shared(0)?;
     /// let mut window = transom::Window::<u64>::allocate_shared(&host, 1000)?;
     /// window.local_mut()?.fill(host.rank().into());
-    /// let sum: u64 = window.try_loads(|epoch| {
+    /// let sum: u64 = window.loads(|epoch| {
     ///     let firsts = (0..epoch.ranks()).map(|rank| Ok(epoch.part(rank)?[0]));
     ///     firsts.sum::<transom::Result<u64>>()
     /// })?;
@@ -163,7 +163,7 @@ impl<'c, T: Element> Window<'c, T> {
     /// # let world = job.world();
     /// let mut window = transom::Window::create(world, vec![2_u64, 3, 5])?;
     /// let value = [7];
-    /// window.fence(|epoch| epoch.target(world.rank())?.put(2, &value))??;
+    /// window.fence(|epoch| epoch.target(world.rank())?.put(2, &value))?;
     /// assert_eq!(window.into_vec()?, [2, 3, 7]);
     /// # Ok(())
     /// # }
@@ -325,20 +325,7 @@ impl<'c, T: Element> Window<'c, T> {
 
     /// Collective. An epoch between two fences. Waits for all ranks, and runs `body`, in which this rank may access
     /// every rank's part. Returns the result of `body` once all ranks have finished and their operations are complete
-    /// (MPI-4.1, section 12.5.1).
-    ///
-    /// # Errors
-    /// The window is or becomes poisoned: an operation failed; a rank died, left, panicked in its body, or called
-    /// [`Window::passive`] or [`Window::free`] instead.
-    pub fn fence<'env, R>(
-        &'env mut self,
-        body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, Active>) -> R,
-    ) -> Result<R> {
-        self.run(body)
-    }
-
-    /// Collective. As [`Window::fence`], but the body returns a `Result`, which is returned without nesting, so that
-    /// one `?` is enough, and `?` in the body needs no type annotation.
+    /// (MPI-4.1, section 12.5.1). A body that cannot fail ends in `Ok(())`.
     ///
     /// ```
     /// # fn main() -> transom::Result<()> {
@@ -346,24 +333,23 @@ impl<'c, T: Element> Window<'c, T> {
     /// # let world = job.world();
     /// let mut window = transom::Window::<u32>::allocate(world, 2)?;
     /// let mine = [world.rank()];
-    /// window.try_fence(|epoch| {
+    /// window.fence(|epoch| {
     ///     epoch.target((world.rank() + 1) % world.size())?.put(0, &mine)?;
-    ///     epoch.target(0)?.accumulate_value(transom::Op::Sum, 1, 1)?;
-    ///     Ok(())
+    ///     epoch.target(0)?.accumulate_value(transom::Op::Sum, 1, 1)
     /// })?;
     /// # window.free()
     /// # }
     /// ```
     ///
     /// # Errors
-    /// The error of the body: the epoch has closed properly, and the window remains usable. The errors of
-    /// [`Window::fence`], in which case the body's result is lost; if the epoch had begun, the window is poisoned
-    /// ([`Window::is_poisoned`]). This rank has left the job.
-    pub fn try_fence<'env, R>(
+    /// The error of the body: the epoch has closed properly, and the window remains usable. Or the window is or becomes
+    /// poisoned ([`Window::is_poisoned`]), and the body's result is lost: an operation failed; a rank died, left,
+    /// panicked in its body, or called [`Window::passive`] or [`Window::free`] instead. This rank has left the job.
+    pub fn fence<'env, R>(
         &'env mut self,
         body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, Active>) -> Result<R>,
     ) -> Result<R> {
-        self.run(body)?
+        self.run(body)
     }
 
     /// Collective at both ends. An epoch of locks. Waits for all ranks, and runs `body`, in which this rank may lock
@@ -371,27 +357,12 @@ impl<'c, T: Element> Window<'c, T> {
     /// finished, their operations are complete and their locks are released (MPI-4.1, section 12.5.3).
     ///
     /// # Errors
-    /// The window is or becomes poisoned: an operation failed; a rank died, left, panicked in its body, or called
-    /// [`Window::fence`] or [`Window::free`] instead.
+    /// As for [`Window::fence`].
     pub fn passive<'env, R>(
-        &'env mut self,
-        body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, Passive>) -> R,
-    ) -> Result<R> {
-        self.run(body)
-    }
-
-    /// Collective at both ends. As [`Window::passive`], with a `Result` as the result of the body, as in
-    /// [`Window::try_fence`].
-    ///
-    /// # Errors
-    /// The error of the body: the epoch has closed properly, and the window remains usable. The errors of
-    /// [`Window::passive`], in which case the body's result is lost; if the epoch had begun, the window is poisoned
-    /// ([`Window::is_poisoned`]). This rank has left the job.
-    pub fn try_passive<'env, R>(
         &'env mut self,
         body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, Passive>) -> Result<R>,
     ) -> Result<R> {
-        self.run(body)?
+        self.run(body)
     }
 
     /// Collective at both ends. An epoch in which no rank writes. Waits for all ranks, and runs `body`, in which this
@@ -399,11 +370,11 @@ impl<'c, T: Element> Window<'c, T> {
     /// finished. Only for windows of [`Window::allocate_shared`].
     ///
     /// # Errors
-    /// The window was not made by [`Window::allocate_shared`]: then nothing has begun, on any rank. The window is or
-    /// becomes poisoned: a rank died, left, panicked in its body, or called another epoch or [`Window::free`] instead.
+    /// As for [`Window::fence`]. The window was not made by [`Window::allocate_shared`]: then nothing has begun, on any
+    /// rank.
     pub fn loads<'env, R>(
         &'env mut self,
-        body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, Loads>) -> R,
+        body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, Loads>) -> Result<R>,
     ) -> Result<R> {
         let found = self.raw.flavor();
         if found != raw::Flavor::Shared {
@@ -411,19 +382,6 @@ impl<'c, T: Element> Window<'c, T> {
             return Err(error("loads", Misuse::Flavor { found, needs }));
         }
         self.run(body)
-    }
-
-    /// Collective at both ends. As [`Window::loads`], with a `Result` as the result of the body, as in
-    /// [`Window::try_fence`].
-    ///
-    /// # Errors
-    /// The error of the body: the epoch has closed properly, and the window remains usable. The errors of
-    /// [`Window::loads`], in which case the body's result is lost. This rank has left the job.
-    pub fn try_loads<'env, R>(
-        &'env mut self,
-        body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, Loads>) -> Result<R>,
-    ) -> Result<R> {
-        self.loads(body)?
     }
 
     /// Collective over the groups. Exposes this rank's part to `origins`, and runs `body`, in which this rank may
@@ -443,21 +401,21 @@ impl<'c, T: Element> Window<'c, T> {
     /// let left = world.group().include(&[(rank + size - 1) % size])?;
     /// let right = world.group().include(&[(rank + 1) % size])?;
     /// let mine = [rank];
-    /// window.exchange(&left, &right, |epoch| epoch.target((rank + 1) % size)?.put(0, &mine))??;
+    /// window.exchange(&left, &right, |epoch| epoch.target((rank + 1) % size)?.put(0, &mine))?;
     /// assert_eq!(window.local()?, [(rank + size - 1) % size]);
     /// # window.free()
     /// # }
     /// ```
     ///
     /// # Errors
-    /// Nothing has begun: a rank of a group is not in the window; this rank is in only one of the groups and would wait
-    /// for itself; or a [`Session`] was opened and not ended. The window is or becomes poisoned: an operation failed; a
-    /// rank of a group died, left or panicked in its body.
+    /// As for [`Window::fence`]: it becomes poisoned if a rank of a group died, left or panicked in its body. Nothing has
+    /// begun: a rank of a group is not in the window; this rank is in only one of the groups and would wait for itself;
+    /// or a [`Session`] was opened and not ended.
     pub fn exchange<'env, R>(
         &'env mut self,
         origins: &Group,
         targets: &Group,
-        body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, Exchange>) -> R,
+        body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, Exchange>) -> Result<R>,
     ) -> Result<R> {
         const OPERATION: &str = "exchange";
         self.usable_alone(OPERATION)?;
@@ -475,24 +433,9 @@ impl<'c, T: Element> Window<'c, T> {
         epoch::run(&self.raw, &self.poisoned, open, close, body)
     }
 
-    /// Collective over the groups. As [`Window::exchange`], with a `Result` as the result of the body, as in
-    /// [`Window::try_fence`].
-    ///
-    /// # Errors
-    /// The error of the body: the epoch has closed properly, and the window remains usable. The errors of
-    /// [`Window::exchange`], in which case the body's result is lost. This rank has left the job.
-    pub fn try_exchange<'env, R>(
-        &'env mut self,
-        origins: &Group,
-        targets: &Group,
-        body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, Exchange>) -> Result<R>,
-    ) -> Result<R> {
-        self.exchange(origins, targets, body)?
-    }
-
     fn run<'env, M: Opening, R>(
         &'env self,
-        body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, M>) -> R,
+        body: impl for<'op> FnOnce(&'op Epoch<'op, 'env, T, M>) -> Result<R>,
     ) -> Result<R> {
         self.usable_together(M::NAME)?;
         let open = |raw: &raw::Window| {

@@ -104,7 +104,7 @@ fn a_fork_copies_nothing_of_windows(job: &Job, interface: Interface) -> Result<(
         Interface::Typed => {
             let mut window = Window::create(world, memory)?;
             let mine = [1];
-            window.fence(|epoch| epoch.target(other)?.put(LEN / 2, &mine))??;
+            window.fence(|epoch| epoch.target(other)?.put(LEN / 2, &mine))?;
             let cost = (cost_of_fork(), cost_of_exec());
             assert!(window.local()?.iter().filter(|&&byte| byte != 7).eq(&[1]));
             window.free()?;

@@ -25,7 +25,7 @@ impl Interface {
             Self::Typed => {
                 let mut window = Window::create(world, memory)?;
                 let mark = [mark];
-                window.fence(|epoch| epoch.target(me)?.put(last, &mark))??;
+                window.fence(|epoch| epoch.target(me)?.put(last, &mark))?;
                 let freeing = between();
                 let memory = window.into_vec()?;
                 drop(freeing);

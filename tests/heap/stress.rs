@@ -193,12 +193,12 @@ fn over_a_vector(world: &Communicator, random: &mut Random) -> Result<()> {
     let mine: Vec<u64> = (0..len as u64).collect();
     let mut window = Window::create(world, mine)?;
     let ones = vec![1; len];
-    window.fence(|epoch| -> Result<()> {
+    window.fence(|epoch| {
         for rank in 0..world.size() {
             epoch.target(rank)?.accumulate(Op::Sum, 0, &ones)?;
         }
         Ok(())
-    })??;
+    })?;
     let sums = window.into_vec()?;
     assert!(
         sums.into_iter()

@@ -37,10 +37,10 @@ fn created_windows_serve_their_vector(job: &Job) -> Result<()> {
     }
     let next = around(job, 1);
     let mut all = vec![0; len(next)];
-    window.fence(|epoch| epoch.target(next)?.get(0, &mut all))??;
+    window.fence(|epoch| epoch.target(next)?.get(0, &mut all))?;
     assert!((0..).zip(&all).all(|(index, &found)| index == found));
     let new = vec![world.rank(); len(next) / 2];
-    window.fence(|epoch| epoch.target(next)?.put(len(next) / 2, &new))??;
+    window.fence(|epoch| epoch.target(next)?.put(len(next) / 2, &new))?;
     let half = window.local()?.split_at(len(world.rank()) / 2);
     assert!((0..).zip(half.0).all(|(index, &found)| index == found));
     assert!(half.1.iter().all(|&found| found == around(job, 2)));
@@ -53,13 +53,13 @@ fn vectors_come_back(job: &Job) -> Result<()> {
     for len in [1, 5, 1000, 100_000] {
         let window_of = |first: u32| Window::create(world, (first..first + len).collect());
         let mut window = window_of(world.rank())?;
-        window.fence(|epoch| -> Result<()> {
+        window.fence(|epoch| {
             for rank in 0..world.size() {
                 let target = epoch.target(rank)?;
                 target.accumulate(Op::Sum, 0, &ones[..len as usize])?;
             }
             Ok(())
-        })??;
+        })?;
         let first = world.rank() + world.size();
         assert!(window.into_vec()?.into_iter().eq(first..first + len));
     }
@@ -70,7 +70,7 @@ fn allocated_windows_become_vectors(job: &Job) -> Result<()> {
     let mut window = Window::<u64>::allocate(job.world(), 3)?;
     window.local_mut()?[0] = 5;
     let seven = [7];
-    window.fence(|epoch| epoch.target(around(job, 1))?.put(2, &seven))??;
+    window.fence(|epoch| epoch.target(around(job, 1))?.put(2, &seven))?;
     assert_eq!(window.into_vec()?, [5, 0, 7]);
     Ok(())
 }
@@ -81,11 +81,11 @@ fn vectors_of_no_elements(job: &Job) -> Result<()> {
     let mut window = Window::create(world, vec![1_u16; len])?;
     assert_eq!((window.len(), window.local()?.len()), (len, len));
     let (src, mut dst) = ([9, 9], [0; 3]);
-    window.fence(|epoch| -> Result<()> {
+    window.fence(|epoch| {
         assert!(epoch.target(0)?.put(0, &src).is_err());
         epoch.target(0)?.put(0, &[])?;
         epoch.target(1)?.get(0, &mut dst)
-    })??;
+    })?;
     assert_eq!(dst, [1; 3]);
     assert_eq!(window.into_vec()?, vec![1; len]);
     Ok(())
@@ -96,7 +96,7 @@ fn vectors_of_wide_elements(job: &Job) -> Result<()> {
     let mut window = Window::create(job.world(), memory)?;
     assert!(window.local()?.as_ptr().addr().is_multiple_of(16384));
     let src = Box::new([Wide([7; 2048])]);
-    window.fence(|epoch| epoch.target(around(job, 1))?.put(1, &src[..]))??;
+    window.fence(|epoch| epoch.target(around(job, 1))?.put(1, &src[..]))?;
     let values = window.into_vec()?.into_iter().map(|wide| wide.0[2047]);
     assert!(values.eq([0, 7, 2]));
     Ok(())
@@ -147,7 +147,7 @@ fn dropped_windows_stay_for_the_others(job: &Job) -> Result<()> {
     let world = job.world();
     for round in 0..20 {
         let mut window = Window::create(world, vec![round; 5000])?;
-        window.fence(|_| ())?;
+        window.fence(|_| Ok(()))?;
         drop(window);
         assert!(vec![0_u64; 5000].iter().all(|&word| word == 0));
     }

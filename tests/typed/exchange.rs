@@ -27,10 +27,10 @@ fn neighbours_exchange(job: &Job) -> Result<()> {
     for round in 0..100 {
         let mine = |rank: u32| u64::from(rank) << 32 | round;
         let src = [mine(world.rank())];
-        window.exchange(&both, &both, |epoch| -> Result<()> {
+        window.exchange(&both, &both, |epoch| {
             epoch.target(left)?.put(1, &src)?;
             epoch.target(right)?.put(0, &src)
-        })??;
+        })?;
         assert_eq!(window.local()?, [mine(left), mine(right)]);
     }
     window.free()
@@ -45,12 +45,12 @@ fn one_side_only(job: &Job) -> Result<()> {
         let src = [round];
         let me = world.rank();
         if me == 0 {
-            window.exchange(&others, &Group::empty(), |_| ())?;
+            window.exchange(&others, &Group::empty(), |_| Ok(()))?;
             assert_eq!(window.local()?[1..], vec![round; world.size() as usize - 1]);
         } else {
             window.exchange(&Group::empty(), &first, |epoch| {
                 epoch.target(0)?.put(me as usize, &src)
-            })??;
+            })?;
         }
     }
     window.free()
@@ -64,7 +64,7 @@ fn every_operation_is_complete(job: &Job) -> Result<()> {
     for round in 1..=20 {
         let (one, mut got) = ([1], [0]);
         window.local_mut()?[3] = round;
-        window.exchange(all, all, |epoch| -> Result<()> {
+        window.exchange(all, all, |epoch| {
             let target = epoch.target(other)?;
             target.accumulate(Op::Sum, 0, &one)?;
             target.fetch_add(1, 2)?;
@@ -73,7 +73,7 @@ fn every_operation_is_complete(job: &Job) -> Result<()> {
             target.get_blocking(3, &mut now)?;
             assert_eq!(now, [round]);
             target.put_blocking(2, &[round])
-        })??;
+        })?;
         assert_eq!(got, [round]);
         assert_eq!(window.local()?, [round, 2 * round, round, round]);
     }
@@ -86,17 +86,17 @@ fn groups_of_strangers_begin_nothing(job: &Job) -> Result<()> {
     let mut window = Window::<u8>::allocate(&alone, 1)?;
     let stranger = world.group().include(&[around(job, 1)])?;
     for (origins, targets) in [(&stranger, &Group::empty()), (&Group::empty(), &stranger)] {
-        let refused = window.exchange(origins, targets, |_| ()).unwrap_err();
+        let refused = window.exchange(origins, targets, |_| Ok(())).unwrap_err();
         assert_eq!(refused.class(), ErrorClass::Group, "{refused}");
         assert_eq!(refused.operation(), "exchange");
     }
     let myself = alone.group();
     let value = [3];
     for (origins, targets) in [(myself, &Group::empty()), (&Group::empty(), myself)] {
-        let refused = window.exchange(origins, targets, |_| ()).unwrap_err();
+        let refused = window.exchange(origins, targets, |_| Ok(())).unwrap_err();
         assert_eq!(refused.class(), ErrorClass::RmaSync, "{refused}");
     }
-    window.exchange(myself, myself, |epoch| epoch.target(0)?.put(0, &value))??;
+    window.exchange(myself, myself, |epoch| epoch.target(0)?.put(0, &value))?;
     assert_eq!(window.local()?, [3]);
     window.free()
 }
@@ -108,13 +108,13 @@ fn exchanges_alternate_with_other_epochs(job: &Job) -> Result<()> {
     let mut window = Window::<u64>::allocate(world, 3)?;
     for round in 1..=30 {
         let src = [round];
-        window.fence(|epoch| epoch.target(next)?.put(0, &src))??;
-        window.exchange(all, all, |epoch| epoch.target(next)?.put(1, &src))??;
-        window.passive(|epoch| -> Result<()> {
+        window.fence(|epoch| epoch.target(next)?.put(0, &src))?;
+        window.exchange(all, all, |epoch| epoch.target(next)?.put(1, &src))?;
+        window.passive(|epoch| {
             let lock = epoch.lock(next, LockKind::Exclusive)?;
             lock.put(2, &src)?;
             lock.unlock()
-        })??;
+        })?;
         assert_eq!(window.local()?, [round; 3]);
     }
     window.free()
@@ -125,7 +125,7 @@ fn notifications_order_puts(job: &Job) -> Result<()> {
     let (me, other) = (world.rank(), around(job, 1));
     let mut window = Window::<u64>::allocate(world, 2)?;
     let values: Vec<u64> = (1..=100).collect();
-    window.passive(|epoch| -> Result<()> {
+    window.passive(|epoch| {
         let all = epoch.lock_all()?;
         for (value, round) in values.chunks(1).zip(1..) {
             // The other may be one ahead, and nothing orders two puts to one place.
@@ -141,6 +141,6 @@ fn notifications_order_puts(job: &Job) -> Result<()> {
         let beyond = all.target(other)?.put_notify(0, &[], 8).unwrap_err();
         assert_eq!(beyond.class(), ErrorClass::Arg, "{beyond}");
         Ok(())
-    })??;
+    })?;
     window.free()
 }

@@ -46,8 +46,8 @@ fn assert_poisoned(window: &mut Window<'_, u64>) {
     };
     poisoned(window.local().unwrap_err());
     poisoned(window.local_mut().unwrap_err());
-    poisoned(window.fence(|_| ()).unwrap_err());
-    poisoned(window.passive(|_| ()).unwrap_err());
+    poisoned(window.fence(|_| Ok(())).unwrap_err());
+    poisoned(window.passive(|_| Ok(())).unwrap_err());
     thread::sleep(Duration::from_millis(300));
 }
 
@@ -57,7 +57,7 @@ fn a_panic_in_a_fence_is_heard_of(job: &Job) -> Result<()> {
     let begun = Instant::now();
     let body_ran = AtomicBool::new(false);
     let ended = catch_unwind(AssertUnwindSafe(|| {
-        window.fence(|epoch| -> Result<()> {
+        window.fence(|epoch| {
             body_ran.store(true, Ordering::Relaxed);
             epoch.target(0)?.put(0, &src)?;
             assert_ne!(job.world().rank(), 1, "the panic of this test");
@@ -84,7 +84,7 @@ fn a_panic_under_a_lock_keeps_it(job: &Job) -> Result<()> {
     let mut window = Window::<u64>::allocate(world, 1)?;
     let begun = Instant::now();
     let ended = catch_unwind(AssertUnwindSafe(|| {
-        window.passive(|epoch| -> Result<()> {
+        window.passive(|epoch| {
             if world.rank() == 2 {
                 let lock = epoch.lock(0, LockKind::Exclusive)?;
                 world.barrier()?;
@@ -113,13 +113,13 @@ fn a_panic_alone_is_a_private_matter(job: &Job) -> Result<()> {
     let alone = job.alone()?;
     let mut own = Window::<u64>::allocate(&alone, 1)?;
     let ended = catch_unwind(AssertUnwindSafe(|| {
-        own.fence(|_| panic!("the panic of this test"))
+        own.fence(|_| -> Result<()> { panic!("the panic of this test") })
     }));
     assert!(ended.is_err());
     assert_poisoned(&mut own);
     let mut window = Window::<u64>::allocate(job.world(), 1)?;
     let src = [5];
-    window.fence(|epoch| epoch.target(0)?.put(0, &src))??;
+    window.fence(|epoch| epoch.target(0)?.put(0, &src))?;
     window.free()
 }
 
@@ -127,9 +127,13 @@ fn fence_and_passive_do_not_meet(job: &Job) -> Result<()> {
     let mut window = Window::<u64>::allocate(job.world(), 1)?;
     let begun = Instant::now();
     let error = if job.world().rank() == 0 {
-        window.fence(|_| unreachable!()).unwrap_err()
+        window
+            .fence(|_| -> Result<()> { unreachable!() })
+            .unwrap_err()
     } else {
-        window.passive(|_| unreachable!()).unwrap_err()
+        window
+            .passive(|_| -> Result<()> { unreachable!() })
+            .unwrap_err()
     };
     let told = match error.kind() {
         ErrorKind::Misuse(Misuse::Mismatch { .. }) => true,
@@ -144,7 +148,7 @@ fn fence_and_passive_do_not_meet(job: &Job) -> Result<()> {
 
 fn fence_and_free_do_not_meet(job: &Job) -> Result<()> {
     let mut window = Window::<u64>::allocate(job.world(), 1)?;
-    window.fence(|_| ())?;
+    window.fence(|_| Ok(()))?;
     if job.world().rank() == 0 {
         let error = window.free().unwrap_err();
         assert_eq!(
@@ -152,7 +156,9 @@ fn fence_and_free_do_not_meet(job: &Job) -> Result<()> {
             "free: rank 1 disagrees: free here, fence there"
         );
     } else {
-        let error = window.fence(|_| unreachable!()).unwrap_err();
+        let error = window
+            .fence(|_| -> Result<()> { unreachable!() })
+            .unwrap_err();
         assert_eq!(
             error.to_string(),
             "fence: rank 0 disagrees: fence here, free there"
@@ -167,7 +173,7 @@ fn a_dead_rank_fails_the_epoch(job: &Job) -> Result<()> {
     let mut window = Window::<u64>::allocate(world, 1)?;
     let begun = Instant::now();
     let error = window
-        .passive(|epoch| -> Result<()> {
+        .passive(|epoch| {
             let lock = epoch.lock(world.rank(), LockKind::Exclusive)?;
             world.barrier()?;
             if world.rank() == 2 {
@@ -192,7 +198,7 @@ fn loads_of_what_a_dead_rank_was_to_store_end(job: &Job) -> Result<()> {
     let mut window = Window::<u64>::allocate(world, 1)?;
     let begun = Instant::now();
     let error = window
-        .passive(|epoch| -> Result<()> {
+        .passive(|epoch| {
             let everyone = epoch.lock_all()?;
             everyone.target(2)?.load(0)?;
             world.barrier()?;

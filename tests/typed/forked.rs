@@ -55,13 +55,13 @@ fn a_child_has_no_window(job: &Job) -> Result<()> {
             [
                 ("local", window.local().err()),
                 ("local_mut", window.local_mut().map(|own| own.fill(9)).err()),
-                ("fence", window.fence(|_| ()).err()),
-                ("passive", window.passive(|_| ()).err()),
-                ("exchange", window.exchange(all, all, |_| ()).err()),
+                ("fence", window.fence(|_| Ok(())).err()),
+                ("passive", window.passive(|_| Ok(())).err()),
+                ("exchange", window.exchange(all, all, |_| Ok(())).err()),
                 (
                     "exchange with nobody",
                     window
-                        .exchange(&Group::empty(), &Group::empty(), |_| ())
+                        .exchange(&Group::empty(), &Group::empty(), |_| Ok(()))
                         .err(),
                 ),
                 // Afterwards they fail for the same reason: the child has poisoned nothing.
@@ -71,7 +71,7 @@ fn a_child_has_no_window(job: &Job) -> Result<()> {
         assert!(wrong.is_empty(), "{wrong:?}");
         assert_eq!(window.local()?, [3; 1000]);
         let (other, four) = (1 - job.world().rank(), [4]);
-        window.fence(|epoch| epoch.target(other)?.put(999, &four))??;
+        window.fence(|epoch| epoch.target(other)?.put(999, &four))?;
         assert_eq!(window.into_vec()?[998..], [3, 4]);
     }
     Ok(())
@@ -80,7 +80,7 @@ fn a_child_has_no_window(job: &Job) -> Result<()> {
 fn a_child_has_no_epoch(job: &Job) -> Result<()> {
     let me = job.world().rank();
     for mut window in windows(job, 5)? {
-        window.passive(|epoch| -> Result<()> {
+        window.passive(|epoch| {
             let mut lock = epoch.lock(me, LockKind::Exclusive)?;
             lock.local_mut()?[0] = 6;
             let value = [7];
@@ -109,7 +109,7 @@ fn a_child_has_no_epoch(job: &Job) -> Result<()> {
             });
             assert!(wrong.is_empty(), "{wrong:?}");
             lock.unlock()
-        })??;
+        })?;
         assert_eq!(window.local()?[..2], [6, 5]);
         window.free()?;
     }
@@ -132,7 +132,7 @@ fn a_child_frees_nothing(job: &Job) -> Result<()> {
         // Taken in the children only.
         let mut window = window.unwrap();
         let (other, value) = (1 - job.world().rank(), [1]);
-        window.fence(|epoch| epoch.target(other)?.put(0, &value))??;
+        window.fence(|epoch| epoch.target(other)?.put(0, &value))?;
         assert_eq!(window.local()?[..2], [1, 8]);
         window.free()?;
     }

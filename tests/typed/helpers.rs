@@ -61,16 +61,16 @@ fn functions_over_epochs(job: &Job) -> Result<()> {
     let (rank, size) = (world.rank(), world.size());
     let (right, left) = ((rank + 1) % size, (rank + size - 1) % size);
     let mut window = Window::<u64>::allocate(world, 2)?;
-    window.try_passive(|epoch| {
+    window.passive(|epoch| {
         assert!(count(epoch, right)? <= u64::from(size));
         count_all(&epoch.lock_all()?, epoch.ranks())
     })?;
     assert_eq!(window.local()?, [u64::from(size) + 1, 0]);
     let mine = [u64::from(rank)];
-    window.try_fence(|epoch| send(epoch, &mine))?;
+    window.fence(|epoch| send(epoch, &mine))?;
     assert_eq!(window.local()?[1], u64::from(left));
     let [to, from] = [left, right].map(|rank| world.group().include(&[rank]));
-    window.try_exchange(&from?, &to?, |epoch| send_back(epoch, left, &mine))?;
+    window.exchange(&from?, &to?, |epoch| send_back(epoch, left, &mine))?;
     let sum = u64::from(left) + u64::from(right);
     assert_eq!(window.local()?, [u64::from(size) + 101, sum]);
     window.free()
@@ -81,12 +81,12 @@ fn one_question_mark_is_enough(job: &Job) -> Result<()> {
     let me = world.rank();
     let mut window = Window::<u32>::allocate(world, 2)?;
     let mine = [me];
-    let found = window.try_fence(|epoch| {
+    let found = window.fence(|epoch| {
         epoch.target(0)?.accumulate(Op::Sum, 0, &mine)?;
         Ok("what the body returns")
     })?;
     assert_eq!(found, "what the body returns");
-    let before = window.try_passive(|epoch| {
+    let before = window.passive(|epoch| {
         let lock = epoch.lock(0, LockKind::Shared)?;
         let before = lock.fetch_add(1, 1)?;
         lock.unlock()?;
@@ -94,7 +94,7 @@ fn one_question_mark_is_enough(job: &Job) -> Result<()> {
     })?;
     assert!(before < world.size());
     let all = world.group();
-    let seen = window.try_exchange(all, all, |epoch| epoch.target(0)?.get_vec(0, 2))?;
+    let seen = window.exchange(all, all, |epoch| epoch.target(0)?.get_vec(0, 2))?;
     assert_eq!(seen, [(0..world.size()).sum(), world.size()]);
     window.free()
 }
@@ -102,15 +102,15 @@ fn one_question_mark_is_enough(job: &Job) -> Result<()> {
 fn an_error_of_the_body_poisons_nothing(job: &Job) -> Result<()> {
     let mut window = Window::<u32>::allocate(job.world(), 1)?;
     let two = [1, 2];
-    let past = window.try_fence(|epoch| epoch.target(1)?.put(0, &two));
+    let past = window.fence(|epoch| epoch.target(1)?.put(0, &two));
     assert_eq!(past.unwrap_err().class(), ErrorClass::RmaRange);
-    let nobody = window.try_passive(|epoch| epoch.lock(2, LockKind::Shared).map(drop));
+    let nobody = window.passive(|epoch| epoch.lock(2, LockKind::Shared).map(drop));
     assert_eq!(nobody.unwrap_err().class(), ErrorClass::Rank);
     let all = job.world().group();
-    let past = window.try_exchange(all, all, |epoch| epoch.target(1)?.put(1, &two[..1]));
+    let past = window.exchange(all, all, |epoch| epoch.target(1)?.put(1, &two[..1]));
     assert_eq!(past.unwrap_err().class(), ErrorClass::RmaRange);
     assert!(!window.is_poisoned());
-    window.try_fence(|epoch| epoch.target(1)?.put(0, &two[1..]))?;
+    window.fence(|epoch| epoch.target(1)?.put(0, &two[1..]))?;
     if job.world().rank() == 1 {
         assert_eq!(window.local()?, [2]);
     }

@@ -61,11 +61,11 @@ fn operations_on_nobody_take_place_nowhere(job: &Job) -> Result<()> {
     let src = [1, 2];
     let mut found = [[[3, 4]; 3]; 3];
     let [fence, exchange, passive] = &mut found;
-    window.try_fence(|epoch| all_on(&epoch.target(None)?, &src, fence))?;
-    window.try_exchange(all, all, |epoch| {
+    window.fence(|epoch| all_on(&epoch.target(None)?, &src, fence))?;
+    window.exchange(all, all, |epoch| {
         all_on(&epoch.target(None)?, &src, exchange)
     })?;
-    window.try_passive(|epoch| {
+    window.passive(|epoch| {
         let everyone = epoch.lock_all()?;
         let nobody = everyone.target(None)?;
         all_on(&nobody, &src, passive)?;
@@ -80,7 +80,7 @@ fn operations_on_nobody_take_place_nowhere(job: &Job) -> Result<()> {
 fn requests_of_nobody_are_complete(job: &Job) -> Result<()> {
     let mut window = Window::<u64>::create(job.world(), vec![5])?;
     let (mut put, mut got, mut added) = ([1], [2], [3]);
-    window.try_passive(|epoch| {
+    window.passive(|epoch| {
         let everyone = epoch.lock_all()?;
         let nobody = everyone.target(None)?;
         assert_eq!(nobody.rput(0, &mut put)?.wait()?, &[1]);
@@ -105,13 +105,13 @@ fn a_line_has_ends(job: &Job) -> Result<()> {
     let left = rank.checked_sub(1);
     let right = Some(rank + 1).filter(|&right| right < size);
     let mut window = Window::<u32>::create(world, vec![u32::MAX, rank, u32::MAX])?;
-    window.try_fence(|epoch| {
+    window.fence(|epoch| {
         epoch.target(left)?.put_own(2..3, 1..2)?;
         epoch.target(right)?.put_own(0..1, 1..2)
     })?;
     let or_none = |rank: Option<u32>| rank.unwrap_or(u32::MAX);
     assert_eq!(window.local()?, [or_none(left), rank, or_none(right)]);
-    let error = window.try_fence(|epoch| epoch.target(PROC_NULL).map(drop));
+    let error = window.fence(|epoch| epoch.target(PROC_NULL).map(drop));
     assert_eq!(error.unwrap_err().class(), ErrorClass::Rank);
     window.free()
 }

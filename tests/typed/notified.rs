@@ -24,7 +24,7 @@ fn data_from_the_body_is_there_with_its_notification(job: &Job) -> Result<()> {
     // Short messages are copied by a device, long ones are not.
     for len in [1, 50_000] {
         let mut window = Window::<u64>::allocate(world, len)?;
-        window.try_passive(|epoch| {
+        window.passive(|epoch| {
             let everyone = epoch.lock_all()?;
             let mut message = vec![0; len];
             for round in 1..=30 {
@@ -61,13 +61,13 @@ fn data_from_the_body_is_there_with_its_notification(job: &Job) -> Result<()> {
 fn blocking_notifications_in_every_epoch(job: &Job) -> Result<()> {
     let (all, other) = (job.world().group(), 1 - job.world().rank());
     let mut window = Window::<u64>::allocate(job.world(), 1)?;
-    window.try_fence(|epoch| {
+    window.fence(|epoch| {
         let value = [1];
         epoch.target(other)?.put_notify_blocking(0, &value, COME)?;
         epoch.wait_notify(COME, 1)
     })?;
     assert_eq!(window.local()?, [1]);
-    window.try_exchange(all, all, |epoch| {
+    window.exchange(all, all, |epoch| {
         let value = [2];
         epoch.target(other)?.put_notify_blocking(0, &value, COME)?;
         epoch.wait_notify(COME, 2)
@@ -78,7 +78,7 @@ fn blocking_notifications_in_every_epoch(job: &Job) -> Result<()> {
 
 fn no_such_counter_puts_nothing(job: &Job) -> Result<()> {
     let mut window = Window::<u64>::allocate(job.world(), 1)?;
-    window.try_passive(|epoch| {
+    window.passive(|epoch| {
         let lock = epoch.lock(1 - epoch.rank(), LockKind::Shared)?;
         let error = lock.rput_notify_owned(0, vec![1], 8).unwrap_err();
         let begins = format!("rput_notify: rank {} has no notification", lock.rank());
@@ -90,7 +90,7 @@ fn no_such_counter_puts_nothing(job: &Job) -> Result<()> {
         lock.unlock()
     })?;
     assert_eq!(window.local()?, [0]);
-    window.try_passive(|epoch| {
+    window.passive(|epoch| {
         assert_eq!(epoch.notifications(COME)?, 0);
         Ok(())
     })?;
@@ -113,7 +113,7 @@ fn columns_are_there_with_their_notification(job: &Job) -> Result<()> {
         .map(|place| (1000 * place) as u64)
         .collect();
     let mut window = Window::<u64>::allocate(world, ROUNDS * LEN)?;
-    window.try_passive(|epoch| {
+    window.passive(|epoch| {
         let to = epoch.lock(right, LockKind::Shared)?;
         for round in 0..ROUNDS {
             to.put_notify_strided(column(round), &sent, column(round), COME)?;
@@ -138,7 +138,7 @@ fn columns_are_there_with_their_notification(job: &Job) -> Result<()> {
         to.unlock()
     })?;
     assert_eq!(window.local()?, sent);
-    window.try_fence(|epoch| {
+    window.fence(|epoch| {
         assert_eq!(epoch.notifications(COME)?, ROUNDS as u64);
         let nobody = epoch.target(None)?;
         nobody.put_notify_strided(0..1, &sent, 0..1, COME)?;
@@ -157,7 +157,7 @@ fn the_own_part_is_read_under_no_lock(job: &Job) -> Result<()> {
     // Of different lengths, rank 0's without elements.
     let mut window = Window::<u16>::allocate(job.world(), 3 * me as usize)?;
     window.local_mut()?.fill(7);
-    window.try_passive(|epoch| {
+    window.passive(|epoch| {
         let len = epoch.len_of(me)?;
         assert_eq!(epoch.read_own(0..len)?, vec![7; len]);
         assert_eq!(epoch.read_own(len..len)?, []);

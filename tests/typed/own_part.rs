@@ -29,15 +29,13 @@ fn parts_go_round_the_ring(job: &Job) -> Result<()> {
             };
             let all = world.group();
             match round % 3 {
-                0 => window.try_fence(|epoch| epoch.target(right)?.put_own(to, from))?,
-                1 => window.try_passive(|epoch| {
+                0 => window.fence(|epoch| epoch.target(right)?.put_own(to, from))?,
+                1 => window.passive(|epoch| {
                     let lock = epoch.lock(right, LockKind::Shared)?;
                     lock.put_own(to, from)?;
                     lock.unlock()
                 })?,
-                _ => {
-                    window.try_exchange(all, all, |epoch| epoch.target(right)?.put_own(to, from))?
-                }
+                _ => window.exchange(all, all, |epoch| epoch.target(right)?.put_own(to, from))?,
             }
         }
         // Twice round.
@@ -63,7 +61,7 @@ fn columns_become_halos(job: &Job) -> Result<()> {
     for (row, cells) in (0..).zip(window.local_mut()?.chunks_mut(WIDTH)) {
         cells.fill(f64::from(1000 * rank + row));
     }
-    window.try_fence(|epoch| {
+    window.fence(|epoch| {
         let neighbour = epoch.target(other)?;
         neighbour.put_own(column(0), column(WIDTH - 2))?;
         neighbour.put_own(column(WIDTH - 1), column(1))
@@ -77,9 +75,9 @@ fn columns_become_halos(job: &Job) -> Result<()> {
 
 fn into_the_own_part_both_may_overlap(job: &Job) -> Result<()> {
     let mut window = Window::<u32>::create(job.world(), (0..10).collect())?;
-    window.try_fence(|epoch| epoch.target(0)?.put_own(1..9, 0..8))?;
+    window.fence(|epoch| epoch.target(0)?.put_own(1..9, 0..8))?;
     assert_eq!(window.local()?, [0, 0, 1, 2, 3, 4, 5, 6, 7, 9]);
-    window.try_passive(|epoch| {
+    window.passive(|epoch| {
         let lock = epoch.lock(0, LockKind::Shared)?;
         let even = Strided {
             first: 0,
@@ -100,7 +98,7 @@ fn what_is_lent_is_not_read(job: &Job) -> Result<()> {
     let (me, other) = (job.world().rank(), 1 - job.world().rank());
     let mut window = Window::<u64>::allocate(job.world(), 2 * LEN)?;
     window.local_mut()?[..LEN].fill(1);
-    window.try_passive(|epoch| {
+    window.passive(|epoch| {
         if me == 0 {
             let there = epoch.lock(other, LockKind::Exclusive)?;
             there.put_own(LEN..2 * LEN, 0..LEN)?;
@@ -134,7 +132,7 @@ fn what_is_lent_is_not_read(job: &Job) -> Result<()> {
 fn regions_outside_the_part_are_refused(job: &Job) -> Result<()> {
     let other = 1 - job.world().rank();
     let mut window = Window::<u64>::allocate(job.world(), 4)?;
-    window.try_fence(|epoch| {
+    window.fence(|epoch| {
         let target = epoch.target(other)?;
         let error = target.put_own(0..2, 3..5).unwrap_err();
         assert!(error.to_string().starts_with("put_own: "), "{error}");

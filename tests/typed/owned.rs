@@ -46,7 +46,7 @@ impl Queue {
     /// Collective.
     fn push_all(&mut self, rank: u32, values: &[u64]) -> Result<()> {
         let places = self.places;
-        self.window.try_passive(|epoch| {
+        self.window.passive(|epoch| {
             let lock = epoch.lock(rank, LockKind::Shared)?;
             for &value in values {
                 let place = lock.fetch_add(0, 1)? % places;
@@ -90,7 +90,7 @@ fn a_window_outlives_its_communicator(job: &Job) -> Result<()> {
         Window::<u64>::create(&comm, vec![1, 2])?.into_owned()
     };
     let other = 1 - window.rank();
-    window.try_fence(|epoch| epoch.target(other)?.put_own(0..1, 1..2))?;
+    window.fence(|epoch| epoch.target(other)?.put_own(0..1, 1..2))?;
     // The communicator is still there.
     assert_eq!(window.comm().allgather(window.local()?)?, [2, 2, 2, 2]);
     let second = Window::<u8>::allocate(window.comm(), 1)?.into_owned();
@@ -99,7 +99,7 @@ fn a_window_outlives_its_communicator(job: &Job) -> Result<()> {
 }
 
 fn sum(window: &mut Window<'_, u64>) -> Result<u64> {
-    window.try_fence(|epoch| Ok(epoch.target(0)?.get_vec(0, 2)?.iter().sum()))
+    window.fence(|epoch| Ok(epoch.target(0)?.get_vec(0, 2)?.iter().sum()))
 }
 
 fn owned_and_borrowed_are_one_type(job: &Job) -> Result<()> {
@@ -123,12 +123,20 @@ fn left_before_it_is_freed(job: Job) -> Result<()> {
     let all = job.world().group().clone();
     let mut window = Window::<u64>::create(job.world(), vec![7])?.into_owned();
     let unfreed = Window::<u64>::create(job.world(), vec![7])?.into_owned();
-    window.try_fence(|epoch| epoch.target(0)?.store(0, 8))?;
+    window.fence(|epoch| epoch.target(0)?.store(0, 8))?;
     let expected = [if window.rank() == 0 { 8 } else { 7 }];
     job.finish()?;
-    assert_left(&window.fence(|_| unreachable!()).unwrap_err());
-    assert_left(&window.passive(|_| unreachable!()).unwrap_err());
-    let error = window.exchange(&all, &all, |_| unreachable!());
+    assert_left(
+        &window
+            .fence(|_| -> Result<()> { unreachable!() })
+            .unwrap_err(),
+    );
+    assert_left(
+        &window
+            .passive(|_| -> Result<()> { unreachable!() })
+            .unwrap_err(),
+    );
+    let error = window.exchange(&all, &all, |_| -> Result<()> { unreachable!() });
     assert_left(&error.unwrap_err());
     // What was there can still be read.
     assert_eq!(window.local()?, expected);
@@ -146,15 +154,17 @@ fn left_before_it_is_freed(job: Job) -> Result<()> {
 fn one_rank_leaves(job: Job) -> Result<()> {
     let rank = job.world().rank();
     let mut window = Window::<u64>::allocate(job.world(), 1)?.into_owned();
-    window.try_fence(|epoch| epoch.target(1)?.accumulate_value(transom::Op::Sum, 0, 1))?;
+    window.fence(|epoch| epoch.target(1)?.accumulate_value(transom::Op::Sum, 0, 1))?;
     let begun = Instant::now();
     if rank == 1 {
         job.finish()?;
-        assert_left(&window.fence(|_| ()).unwrap_err());
+        assert_left(&window.fence(|_| Ok(())).unwrap_err());
         assert_eq!(window.local()?, [3]);
         return Ok(());
     }
-    let error = window.fence(|_| unreachable!()).unwrap_err();
+    let error = window
+        .fence(|_| -> Result<()> { unreachable!() })
+        .unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Peer(_)), "{error}");
     assert!(begun.elapsed() < HEARD_WITHIN, "{:?}", begun.elapsed());
     assert!(window.is_poisoned());
@@ -170,6 +180,7 @@ fn left_inside_an_epoch(job: Job) -> Result<()> {
         if first {
             drop(job.take());
         }
+        Ok(())
     });
     let error = closed.unwrap_err();
     match error.kind() {
@@ -179,7 +190,7 @@ fn left_inside_an_epoch(job: Job) -> Result<()> {
     }
     assert!(begun.elapsed() < HEARD_WITHIN, "{:?}", begun.elapsed());
     if first {
-        assert!(window.fence(|_| ()).is_err());
+        assert!(window.fence(|_| Ok(())).is_err());
     }
     Ok(())
 }
@@ -194,7 +205,7 @@ fn dropped_behind_the_job(job: Job) -> Result<()> {
     let mut program = Program { job, window };
     let (rank, size) = (program.job.world().rank(), program.job.world().size());
     let window = &mut program.window;
-    window.try_fence(|epoch| epoch.target((rank + 1) % size)?.store(0, rank.into()))?;
+    window.fence(|epoch| epoch.target((rank + 1) % size)?.store(0, rank.into()))?;
     assert_eq!(window.local()?[0], u64::from((rank + size - 1) % size));
     drop(program);
     Ok(())

@@ -165,8 +165,8 @@ fn a_session_ends_by_every_collective_call(job: &Job) -> Result<()> {
         expected += 1;
         match round {
             0 => window.close()?,
-            1 => window.fence(|_| ())?,
-            2 => window.passive(|_| ())?,
+            1 => window.fence(|_| Ok(()))?,
+            2 => window.passive(|_| Ok(()))?,
             // Opened twice.
             3 => {
                 let _ = window.open()?;
@@ -186,7 +186,7 @@ fn a_session_ends_by_every_collective_call(job: &Job) -> Result<()> {
                 window.close()?;
             }
             _ => {
-                window.try_passive(|epoch| {
+                window.passive(|epoch| {
                     let lock = epoch.lock(0, LockKind::Exclusive)?;
                     lock.fetch_add(0, 0)?;
                     lock.unlock()
@@ -234,10 +234,14 @@ fn slices_and_exchanges_are_refused(job: &Job) -> Result<()> {
          epoch or free ends"
     );
     refused(window.local_mut().map(drop).unwrap_err());
-    refused(window.exchange(&all, &all, |_| unreachable!()).unwrap_err());
+    refused(
+        window
+            .exchange(&all, &all, |_| -> Result<()> { unreachable!() })
+            .unwrap_err(),
+    );
     // And nothing is poisoned by that.
     window.close()?;
-    window.exchange(&all, &all, |_| ())?;
+    window.exchange(&all, &all, |_| Ok(()))?;
     assert_eq!(window.local()?, [0]);
     window.free()
 }
@@ -247,7 +251,7 @@ fn a_session_is_refused_without_locks(job: &Job) -> Result<()> {
     let mut window = Window::<u64>::allocate_with(job.world(), 1, &info)?;
     let error = window.open().map(drop).unwrap_err();
     assert!(matches!(misuse(&error), Misuse::NoLocks), "{error}");
-    window.fence(|_| ())?;
+    window.fence(|_| Ok(()))?;
     assert_eq!(window.local()?, [0]);
     window.free()
 }
@@ -296,7 +300,7 @@ fn sessions_and_epochs_that_meet(job: &Job) -> Result<()> {
     // One rank opens a session, the other an epoch: an error for both.
     let met = match world.rank() {
         0 => second.open().map(drop),
-        _ => second.fence(|_| ()),
+        _ => second.fence(|_| Ok(())),
     };
     let error = met.unwrap_err();
     let told = match error.kind() {
@@ -425,7 +429,7 @@ fn lists_of_places(job: &Job) -> Result<()> {
     let first = session.load(0, 0)?;
     assert_ne!(first, 9);
     window.close()?;
-    window.try_passive(|epoch| {
+    window.passive(|epoch| {
         let all = epoch.lock_all()?;
         let mut read = [0];
         all.batch(|batch| batch.get_indexed(&[(0, 0)], &mut read))?;
@@ -440,7 +444,7 @@ fn a_batch_in_each_kind_of_epoch(job: &Job) -> Result<()> {
     let (rank, size) = (world.rank(), world.size());
     let next = (rank + 1) % size;
     let mut window = Window::<u64>::allocate(world, 4)?;
-    window.try_fence(|epoch| {
+    window.fence(|epoch| {
         let made_inside = vec![u64::from(rank) + 1; 2];
         epoch
             .target(next)?
@@ -452,7 +456,7 @@ fn a_batch_in_each_kind_of_epoch(job: &Job) -> Result<()> {
         assert_eq!(read, [u64::from(rank) + 1; 2]);
         Ok(())
     })?;
-    window.try_passive(|epoch| {
+    window.passive(|epoch| {
         let lock = epoch.lock(next, LockKind::Exclusive)?;
         let mut read = [0];
         lock.batch(|target| {
@@ -462,7 +466,7 @@ fn a_batch_in_each_kind_of_epoch(job: &Job) -> Result<()> {
         assert_eq!(read, [u64::from(rank) + 1]);
         lock.unlock()
     })?;
-    window.try_passive(|epoch| {
+    window.passive(|epoch| {
         let all = epoch.lock_all()?;
         let mut read = vec![0; size as usize];
         all.batch(|batch| {

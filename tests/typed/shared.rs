@@ -29,7 +29,7 @@ fn parts_are_read_where_they_are(job: &Job) -> Result<()> {
         assert_eq!(*element, [0; 3]);
         *element = [host.rank(), at, at * at];
     }
-    let read = window.try_loads(|epoch| {
+    let read = window.loads(|epoch| {
         let mut read = 0;
         for rank in 0..epoch.ranks() {
             let part = epoch.part(rank)?;
@@ -56,7 +56,7 @@ fn stores_and_loads_take_turns(job: &Job) -> Result<()> {
     let mut window = Window::<u64>::allocate_shared(&host, 5000)?;
     for round in 1..=200 {
         window.local_mut()?.fill(2 * round + u64::from(me));
-        window.try_loads(|epoch| {
+        window.loads(|epoch| {
             let expected = 2 * round + u64::from(other);
             assert!(epoch.part(other)?.iter().all(|found| *found == expected));
             Ok(())
@@ -71,13 +71,13 @@ fn operations_of_other_epochs_are_seen(job: &Job) -> Result<()> {
     let mut window = Window::<u64>::allocate_shared(&host, 2)?;
     for round in 1..=20 {
         let value = [round];
-        window.try_fence(|epoch| epoch.target((rank + 1) % size)?.put(0, &value))?;
-        window.try_passive(|epoch| {
+        window.fence(|epoch| epoch.target((rank + 1) % size)?.put(0, &value))?;
+        window.passive(|epoch| {
             let lock = epoch.lock(0, LockKind::Shared)?;
             lock.accumulate_value(Op::Sum, 1, 1)?;
             lock.unlock()
         })?;
-        window.try_loads(|epoch| {
+        window.loads(|epoch| {
             for other in 0..size {
                 assert_eq!(epoch.part(other)?[0], round);
             }
@@ -90,7 +90,7 @@ fn operations_of_other_epochs_are_seen(job: &Job) -> Result<()> {
 
 fn other_windows_have_no_loads(job: &Job) -> Result<()> {
     let mut window = Window::<u64>::allocate(job.world(), 2)?;
-    let error = window.loads(|_| ()).unwrap_err();
+    let error = window.loads(|_| Ok(())).unwrap_err();
     assert_eq!(error.class(), ErrorClass::RmaFlavor, "{error}");
     let words = "loads: it needs a window of allocate_shared, but this one was made by allocate";
     assert_eq!(error.to_string(), words);
@@ -104,8 +104,12 @@ fn loads_and_passive_do_not_meet(job: &Job) -> Result<()> {
     let host = job.world().split_shared(0)?;
     let mut window = Window::<u64>::allocate_shared(&host, 1)?;
     let error = match host.rank() {
-        1 => window.passive(|_| unreachable!()).unwrap_err(),
-        _ => window.loads(|_| unreachable!()).unwrap_err(),
+        1 => window
+            .passive(|_| -> Result<()> { unreachable!() })
+            .unwrap_err(),
+        _ => window
+            .loads(|_| -> Result<()> { unreachable!() })
+            .unwrap_err(),
     };
     // Where a rank hears first that another has found it out, it is told that.
     let told = match error.kind() {
@@ -123,11 +127,15 @@ fn loads_and_fence_do_not_meet(job: &Job) -> Result<()> {
     let mut window = Window::<u64>::allocate_shared(&host, 1)?;
     let (error, ours, theirs) = match host.rank() {
         1 => {
-            let error = window.fence(|_| unreachable!()).unwrap_err();
+            let error = window
+                .fence(|_| -> Result<()> { unreachable!() })
+                .unwrap_err();
             (error, "fence", "loads")
         }
         _ => {
-            let error = window.loads(|_| unreachable!()).unwrap_err();
+            let error = window
+                .loads(|_| -> Result<()> { unreachable!() })
+                .unwrap_err();
             (error, "loads", "fence")
         }
     };

@@ -38,14 +38,14 @@ fn halos_of_a_ring_of_grids(job: &Job) -> Result<()> {
         rows: ROWS,
         columns: 1,
     };
-    window.fence(|epoch| -> Result<()> {
+    window.fence(|epoch| {
         epoch
             .target(left)?
             .put_strided(column(WIDTH - 1), &mine, column(1))?;
         epoch
             .target(right)?
             .put_strided(column(0), &mine, column(WIDTH - 2))
-    })??;
+    })?;
     for row in 0..ROWS {
         let found = &window.local()?[row * WIDTH..][..WIDTH];
         assert_eq!(found[0], value(left, row, WIDTH - 2));
@@ -68,14 +68,14 @@ fn rows_become_columns_and_sums(job: &Job) -> Result<()> {
         stride: SIDE,
     };
     for _ in 0..3 {
-        window.fence(|epoch| -> Result<()> {
+        window.fence(|epoch| {
             let target = epoch.target(other)?;
             for row in 0..SIDE {
                 let from = row * SIDE..(row + 1) * SIDE;
                 target.accumulate_strided(Op::Sum, column(row), &matrix, from)?;
             }
             Ok(())
-        })??;
+        })?;
     }
     for (at, &sum) in window.local()?.iter().enumerate() {
         assert_eq!(sum, 3 * matrix[at % SIDE * SIDE + at / SIDE]);
@@ -93,7 +93,7 @@ fn rows_become_columns_and_sums(job: &Job) -> Result<()> {
         epoch
             .target(other)?
             .get_strided(pair, &mut pairs, 0..2 * SIDE)
-    })??;
+    })?;
     for (row, pair) in pairs.chunks(2).enumerate() {
         assert_eq!(pair, [4, 5].map(|column| 3 * matrix[column * SIDE + row]));
     }
@@ -104,7 +104,7 @@ fn regions_in_a_passive_epoch(job: &Job) -> Result<()> {
     let world = job.world();
     let other = (world.rank() + 1) % world.size();
     let mut window = Window::<u16>::allocate(world, 300)?;
-    window.passive(|epoch| -> Result<()> {
+    window.passive(|epoch| {
         let lock = epoch.lock(other, LockKind::Exclusive)?;
         let every_third = Strided {
             first: 1,
@@ -125,7 +125,7 @@ fn regions_in_a_passive_epoch(job: &Job) -> Result<()> {
         assert_eq!(back[..50], [9; 50]);
         assert_eq!(back[50..], values);
         lock.unlock()
-    })??;
+    })?;
     for (at, &found) in window.local()?.iter().enumerate() {
         let wanted = if at % 3 == 1 { at as u16 / 3 + 7 } else { 0 };
         assert_eq!(found, wanted);
@@ -153,7 +153,7 @@ fn requests_of_regions(job: &Job) -> Result<()> {
     };
     let mut values: Vec<u32> = (1..=SIDE as u32).collect();
     let mut matrix = vec![0; SIDE * SIDE];
-    window.passive(|epoch| -> Result<()> {
+    window.passive(|epoch| {
         let lock = epoch.lock(other, LockKind::Shared)?;
         // Borrowed to the end of the epoch, and given back with the request.
         let back = lock.rput_strided(column(3), &mut values, 0..SIDE)?.wait()?;
@@ -183,7 +183,7 @@ fn requests_of_regions(job: &Job) -> Result<()> {
         let beyond = lock.rput_strided_owned(column(0), vec![0; 5], 0..SIDE);
         assert_eq!(beyond.unwrap_err().class(), ErrorClass::Arg);
         lock.unlock()
-    })??;
+    })?;
     assert!(values.iter().all(|&value| value == 9));
     for row in 0..SIDE {
         assert_eq!(window.local()?[row * SIDE + 3], row as u32 + 1);
@@ -209,7 +209,7 @@ fn regions_that_are_refused(job: &Job) -> Result<()> {
         rows: 5,
         columns: 2,
     };
-    window.fence(|epoch| -> Result<()> {
+    window.fence(|epoch| {
         let target = epoch.target(other)?;
         let class = |to: Strided, from: Strided| {
             let error = target.put_strided(to, &src, from).unwrap_err();
@@ -270,7 +270,7 @@ fn regions_that_are_refused(job: &Job) -> Result<()> {
         // Nothing, anywhere inside, and the last that fits.
         target.put_strided(strided(100, 0, 5, 9), &src, 7..7)?;
         target.put_strided(strided(9, 10, 1, 10), &src, strided(1, 10, 1, 5))
-    })??;
+    })?;
     for (at, &found) in window.local()?.iter().enumerate() {
         assert_eq!(found, if at % 10 == 9 { 5 } else { 0 });
     }
@@ -288,7 +288,7 @@ fn elements_of_any_size_are_moved(job: &Job) -> Result<()> {
         block_len: 4,
         stride: 11,
     };
-    window.fence(|epoch| epoch.target(other)?.put_strided(spread, &src, 0..20))??;
+    window.fence(|epoch| epoch.target(other)?.put_strided(spread, &src, 0..20))?;
     let local = window.local()?;
     for (block, part) in src.chunks(4).enumerate() {
         assert_eq!(local[2 + 11 * block..][..4], *part);

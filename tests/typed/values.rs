@@ -27,7 +27,7 @@ fn computed_values_are_accumulated(job: &Job) -> Result<()> {
     let world = job.world();
     let all = world.group();
     let mut window = Window::<f64>::allocate(world, 10)?;
-    window.try_fence(|epoch| {
+    window.fence(|epoch| {
         for number in 0..ROUNDS {
             let place = number as usize % 10;
             let value = f64::from(number / 10) + 0.5;
@@ -36,13 +36,13 @@ fn computed_values_are_accumulated(job: &Job) -> Result<()> {
         }
         Ok(())
     })?;
-    window.try_exchange(all, all, |epoch| {
+    window.exchange(all, all, |epoch| {
         for rank in 0..world.size() {
             epoch.target(rank)?.accumulate_value(Op::Sum, 0, 1.0)?;
         }
         Ok(())
     })?;
-    window.try_passive(|epoch| {
+    window.passive(|epoch| {
         let everyone = epoch.lock_all()?;
         for rank in 0..world.size() {
             let target = everyone.target(rank)?;
@@ -64,7 +64,7 @@ fn single_values_of_every_kind(job: &Job) -> Result<()> {
     macro_rules! sums {
         ($($number:ty),*) => {$(
             let mut window = Window::<$number>::allocate(world, 3)?;
-            window.try_fence(|epoch| {
+            window.fence(|epoch| {
                 let target = epoch.target(0)?;
                 for _ in 0..10 {
                     target.accumulate_value(Op::Sum, 1, 1 as $number)?;
@@ -75,7 +75,7 @@ fn single_values_of_every_kind(job: &Job) -> Result<()> {
                 let all = (10 * size) as $number;
                 assert_eq!(window.local()?, [0 as $number, all, 0 as $number]);
             }
-            let old = window.try_fence(|epoch| {
+            let old = window.fence(|epoch| {
                 epoch.target(me)?.fetch_and_op(Op::Sum, 2, 3 as $number)
             })?;
             assert_eq!((old, window.local()?[2]), (0 as $number, 3 as $number));
@@ -85,22 +85,22 @@ fn single_values_of_every_kind(job: &Job) -> Result<()> {
     sums!(i8, u8, i16, u16, i32, u32, i64, u64, f32, f64);
     let mut window = Window::<Complex<f64>>::allocate(world, 1)?;
     let term = Complex { re: 1.0, im: -2.0 };
-    window.try_fence(|epoch| epoch.target(0)?.accumulate_value(Op::Sum, 0, term))?;
-    let found = window.try_fence(|epoch| epoch.target(0)?.load(0))?;
+    window.fence(|epoch| epoch.target(0)?.accumulate_value(Op::Sum, 0, term))?;
+    let found = window.fence(|epoch| epoch.target(0)?.load(0))?;
     assert_eq!(
         (found.re, found.im),
         (f64::from(size), -2.0 * f64::from(size))
     );
     window.free()?;
     let mut window = Window::<ValueIndex<f32>>::allocate(world, 1)?;
-    window.try_fence(|epoch| {
+    window.fence(|epoch| {
         let index = me as i32;
         let mine = ValueIndex { value: 2.5, index };
         epoch.target(0)?.accumulate_value(Op::Maxloc, 0, mine)
     })?;
-    let best = window.try_fence(|epoch| epoch.target(0)?.load(0))?;
+    let best = window.fence(|epoch| epoch.target(0)?.load(0))?;
     assert_eq!((best.value, best.index), (2.5, 0));
-    window.try_fence(|epoch| {
+    window.fence(|epoch| {
         let target = epoch.target(0)?;
         let error = target.accumulate_value(Op::Band, 0, best).unwrap_err();
         assert_eq!(error.class(), ErrorClass::Op, "{error}");
@@ -118,7 +118,7 @@ fn owned_and_blocking_accumulates(job: &Job) -> Result<()> {
     let world = job.world();
     let size = world.size();
     let mut window = Window::<f64>::allocate(world, 1000)?;
-    window.try_passive(|epoch| {
+    window.passive(|epoch| {
         let lock = epoch.lock(0, LockKind::Shared)?;
         let mut terms = Vec::new();
         for round in 0..10 {
@@ -147,7 +147,7 @@ fn owned_and_blocking_accumulates(job: &Job) -> Result<()> {
             assert_eq!(*found, f64::from(size) * sum(place), "{place}");
         }
     }
-    window.try_fence(|epoch| {
+    window.fence(|epoch| {
         let ones = vec![1.0; 3];
         epoch.target(0)?.accumulate_blocking(Op::Replace, 0, &ones)
     })?;
@@ -169,7 +169,7 @@ fn loads_and_stores_are_not_torn(job: &Job) -> Result<()> {
             let mut window = Window::<$element>::allocate(world, 2)?;
             let values: Vec<$element> = (0..=world.size()).map($value).collect();
             let zero: $element = Default::default();
-            window.try_passive(|epoch| {
+            window.passive(|epoch| {
                 let everyone = epoch.lock_all()?;
                 for round in 0..FEW {
                     let target = everyone.target((me + round) % world.size())?;
@@ -204,7 +204,7 @@ fn the_owner_takes_part_in_its_atomics(job: &Job) -> Result<()> {
     const ADDED: usize = 2;
     let world = job.world();
     let mut window = Window::<u64>::allocate(world, 3)?;
-    window.try_passive(|epoch| {
+    window.passive(|epoch| {
         let lock = epoch.lock(0, LockKind::Shared)?;
         let mut last = 0;
         for _ in 0..FEW {
@@ -238,14 +238,14 @@ fn vectors_are_fetched(job: &Job) -> Result<()> {
     }
     let theirs: Vec<u32> = (10_000 * other..).take(1000 + other as usize).collect();
     let all = world.group();
-    let found = window.try_fence(|epoch| {
+    let found = window.fence(|epoch| {
         let target = epoch.target(other)?;
         target.get_vec(0, epoch.len_of(other)?)
     })?;
     assert_eq!(found, theirs);
-    let found = window.try_exchange(all, all, |epoch| epoch.target(other)?.get_vec(999, 1))?;
+    let found = window.exchange(all, all, |epoch| epoch.target(other)?.get_vec(999, 1))?;
     assert_eq!(found, theirs[999..1000]);
-    window.try_passive(|epoch| {
+    window.passive(|epoch| {
         let lock = epoch.lock(other, LockKind::Shared)?;
         assert_eq!(lock.get_vec(7, 3)?, theirs[7..10]);
         assert_eq!(lock.get_vec(theirs.len(), 0)?, []);
@@ -285,7 +285,7 @@ fn single_structs_are_put_and_fetched(job: &Job) -> Result<()> {
         flux: [0.5; 3],
     };
     let mut window = Window::<Cell>::allocate(world, 100)?;
-    window.try_fence(|epoch| {
+    window.fence(|epoch| {
         let target = epoch.target(right)?;
         // Each value is gone before the next.
         (0..100).try_for_each(|place| target.put_value(place, cell(rank, place)))?;
@@ -304,7 +304,7 @@ fn single_structs_are_put_and_fetched(job: &Job) -> Result<()> {
             .local()
             .is_ok_and(|own| own[place] == cell(left, place))
     }));
-    let fetched = window.try_passive(|epoch| epoch.lock(right, LockKind::Shared)?.get_value(7))?;
+    let fetched = window.passive(|epoch| epoch.lock(right, LockKind::Shared)?.get_value(7))?;
     assert_eq!(fetched, cell(rank, 7));
     window.free()
 }

@@ -10,6 +10,6 @@ fn main() -> Result<()> {
     let job = Job::init()?;
     let mut window = Window::<u64>::allocate(job.world(), 8)?;
     let src = [1];
-    window.try_fence(|epoch| send(epoch, &src))?;
+    window.fence(|epoch| send(epoch, &src))?;
     window.free()
 }

@@ -11,6 +11,7 @@ fn main() -> Result<()> {
         thread::scope(|scope| {
             scope.spawn(|| epoch.target(0).map(|_| ()));
         });
+        Ok(())
     })?;
     Ok(())
 }

@@ -10,7 +10,7 @@ fn main() -> Result<()> {
     let job = Job::init()?;
     let window = Window::allocate(job.world(), 8)?.into_owned();
     let mut queue = Queue { window };
-    queue.window.try_fence(|_| {
+    queue.window.fence(|_| {
         queue.window.local()?;
         Ok(())
     })?;

@@ -10,7 +10,7 @@ fn main() -> Result<()> {
     let job = Job::init()?;
     let mut window = Window::<u64>::allocate(job.world(), 8)?;
     let mut kept = None;
-    window.try_passive(|epoch| {
+    window.passive(|epoch| {
         kept = Some(lock(epoch)?);
         Ok(())
     })?;

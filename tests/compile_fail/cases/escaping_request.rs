@@ -7,8 +7,8 @@ fn main() -> Result<()> {
     let mut window = Window::<u64>::allocate(job.world(), 8)?;
     let mut buffer = [0];
     let _request = window.passive(|epoch| {
-        let lock = epoch.lock(0, LockKind::Shared).unwrap();
-        lock.rget(0, &mut buffer).unwrap()
+        let lock = epoch.lock(0, LockKind::Shared)?;
+        lock.rget(0, &mut buffer)
     })?;
     Ok(())
 }

@@ -7,6 +7,7 @@ fn main() -> Result<()> {
     let mut window = Window::<u64>::allocate(job.world(), 8)?;
     window.fence(|_| {
         window.free();
+        Ok(())
     })?;
     Ok(())
 }

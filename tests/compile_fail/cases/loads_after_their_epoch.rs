@@ -5,7 +5,7 @@ use transom::{Job, Result, Window};
 fn main() -> Result<()> {
     let job = Job::init()?;
     let mut window = Window::<u64>::allocate_shared(job.world(), 8)?;
-    let part = window.try_loads(|epoch| epoch.part(0))?;
+    let part = window.loads(|epoch| epoch.part(0))?;
     println!("{part:?}");
     window.free()
 }

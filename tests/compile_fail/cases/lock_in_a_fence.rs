@@ -7,6 +7,7 @@ fn main() -> Result<()> {
     let mut window = Window::<u64>::allocate(job.world(), 8)?;
     window.fence(|epoch| {
         epoch.lock(0, LockKind::Shared);
+        Ok(())
     })?;
     Ok(())
 }

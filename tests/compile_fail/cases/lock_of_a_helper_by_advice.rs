@@ -9,6 +9,6 @@ fn first<'a>(epoch: &'a Epoch<'a, 'a, u64, Passive>) -> Result<Lock<'a, u64>> {
 fn main() -> Result<()> {
     let job = Job::init()?;
     let mut window = Window::<u64>::allocate(job.world(), 8)?;
-    window.try_passive(|epoch| first(epoch)?.unlock())?;
+    window.passive(|epoch| first(epoch)?.unlock())?;
     window.free()
 }

@@ -13,7 +13,7 @@ impl Queue {
     }
 
     fn run(&mut self) -> Result<()> {
-        self.window.try_passive(|epoch| {
+        self.window.passive(|epoch| {
             let lock = epoch.lock(0, LockKind::Shared)?;
             self.step();
             lock.unlock()

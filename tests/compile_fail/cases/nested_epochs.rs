@@ -6,7 +6,7 @@ fn main() -> Result<()> {
     let job = Job::init()?;
     let mut window = Window::<u64>::allocate(job.world(), 8)?;
     window.fence(|_| {
-        window.fence(|_| ());
+        window.fence(|_| Ok(()))
     })?;
     Ok(())
 }

@@ -5,7 +5,7 @@ use transom::{Job, LockKind, Result, Window};
 fn main() -> Result<()> {
     let job = Job::init()?;
     let mut window = Window::<u64>::allocate(job.world(), 8)?;
-    window.try_passive(|epoch| {
+    window.passive(|epoch| {
         let mut own = epoch.lock(0, LockKind::Exclusive)?;
         let part = own.local_mut()?;
         own.unlock()?;

@@ -6,6 +6,6 @@ fn main() -> Result<()> {
     let job = Job::init()?;
     let mut window = Window::<u64>::allocate(job.world(), 8)?;
     let src = [String::new()];
-    window.fence(|epoch| epoch.target(0)?.put(0, &src))??;
+    window.fence(|epoch| epoch.target(0)?.put(0, &src))?;
     Ok(())
 }

@@ -9,12 +9,12 @@ fn main() -> Result<()> {
     let src = [1u64, 2];
     let mut dst = [0u64; 2];
     let mut buffer = job.alloc::<u64>(2)?;
-    window.fence(|epoch| -> Result<()> {
+    window.fence(|epoch| {
         let target = epoch.target(0)?;
         target.put(4, &src)?;
         target.get(0, &mut dst)
-    })??;
-    window.passive(|epoch| -> Result<()> {
+    })?;
+    window.passive(|epoch| {
         let lock = epoch.lock(0, LockKind::Exclusive)?;
         lock.target().fetch_add(0, 1)?;
         let back = lock.rget(0, &mut buffer)?.wait()?;
@@ -35,7 +35,7 @@ fn main() -> Result<()> {
         let all = epoch.lock_all()?;
         all.target(0)?.accumulate(Op::Sum, 2, &src)?;
         all.unlock()
-    })??;
+    })?;
     assert_eq!(window.local()?, [3, 3, 1, 2, 1, 2, 1, 2]);
     assert_eq!((dst, &*buffer), ([1, 0], &[3, 0][..]));
     window.free()

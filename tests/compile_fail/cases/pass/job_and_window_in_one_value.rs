@@ -17,7 +17,7 @@ fn add<M>(target: &Target<f64, M>, value: f64) -> Result<()> {
 }
 
 fn borrows(window: &mut Window<u64>) -> Result<u64> {
-    window.try_passive(bump)
+    window.passive(bump)
 }
 
 impl Program {
@@ -30,8 +30,8 @@ impl Program {
 
     fn step(&mut self) -> Result<()> {
         let counts = &mut self.counts;
-        self.sums.try_fence(|epoch| {
-            let count = counts.try_passive(|inner| bump(inner))?;
+        self.sums.fence(|epoch| {
+            let count = counts.passive(|inner| bump(inner))?;
             add(&epoch.target(None)?, 7.0)?;
             add(&epoch.target(0)?, count as f64 + 0.5)
         })

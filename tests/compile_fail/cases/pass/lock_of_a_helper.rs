@@ -9,6 +9,6 @@ fn first<'op>(epoch: &Epoch<'op, '_, u64, Passive>) -> Result<Lock<'op, u64>> {
 fn main() -> Result<()> {
     let job = Job::init()?;
     let mut window = Window::<u64>::allocate(job.world(), 8)?;
-    window.try_passive(|epoch| first(epoch)?.unlock())?;
+    window.passive(|epoch| first(epoch)?.unlock())?;
     window.free()
 }

@@ -7,14 +7,14 @@ fn main() -> Result<()> {
     let world = job.world();
     let mut window = Window::<u64>::allocate(world, 8)?;
     let ranks: Vec<usize> = (0..1).collect();
-    window.try_fence(|epoch| {
+    window.fence(|epoch| {
         epoch.target(None)?.put_value(0, 1)?;
         epoch.target(0)?.put_value(0, 1)?;
         epoch.target(ranks[0])?.put_value(1, 2)?;
         epoch.target(world.rank())?.put_value(2, 3)?;
         epoch.target(Some(world.rank()))?.put_value(3, 4)
     })?;
-    window.try_passive(|epoch| {
+    window.passive(|epoch| {
         epoch.lock(0, LockKind::Shared)?.unlock()?;
         epoch.lock(ranks[0], LockKind::Shared)?.unlock()?;
         let all = epoch.lock_all()?;
