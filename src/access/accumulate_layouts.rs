@@ -67,11 +67,10 @@ impl Window {
         let spot = on.find(disp, Span::of(len as u64), Some(&run), usage)?;
         work.check_buffers(aim.operation, len)?;
         // SAFETY: the caller's promise.
-        unsafe {
-            match &spot {
-                Spot::Device(place) => on.accumulate_run(place, work),
-                _ => on.accumulate_pieces(&spot, &LayoutWork::of(work, &run)),
-            }
+        let parts = unsafe { LayoutWork::of(work, &run, &run) };
+        match &spot {
+            Spot::Device(place) => on.accumulate_by_device(place, &parts),
+            _ => on.accumulate_pieces(&spot, &parts),
         }
     }
 
@@ -125,34 +124,22 @@ impl Window {
         let no_memory = Piece::cut(all, combined);
         let out = result.and_then(|(_, layout)| layout.elements());
         let results = out.as_deref().unwrap_or(&no_memory);
-        let fetched = LayoutWork {
-            kind,
-            ty,
-            op: Op::NoOp,
-            operands: None,
-            compare: None,
-            result: result.map(|(buffer, _)| buffer),
-            layouts: [&no_memory, results, &piece],
-            skip: combined,
-        };
+        let result = result.map(|(buffer, _)| buffer);
         let mut ticket = Ticket::DONE;
         if let Some((buffer, layout)) = origin
             && let Some(near) = layout.elements()
         {
-            let parts = LayoutWork {
-                op,
-                operands: Some(buffer),
-                layouts: [&near, results, &piece],
-                skip: 0,
-                ..fetched
-            };
+            let (what, layouts) = ((kind, ty, op), [&near, results, &piece]);
             // SAFETY: the caller's promise.
-            ticket = unsafe { on.accumulate_pieces(&spot, &parts)? };
+            let parts = unsafe { LayoutWork::new(what, Some(buffer), result, layouts, 0) };
+            ticket = on.accumulate_pieces(&spot, &parts)?;
         }
         // The result has all elements of the target, including those that no operand changes.
         if combined < all {
+            let (what, layouts) = ((kind, ty, Op::NoOp), [&no_memory, results, &piece]);
             // SAFETY: the caller's promise.
-            let fetched = unsafe { on.accumulate_pieces(&spot, &fetched) };
+            let rest = unsafe { LayoutWork::new(what, None, result, layouts, combined) };
+            let fetched = on.accumulate_pieces(&spot, &rest);
             ticket = ticket.max(fetched.inspect_err(|_| on.await_end(ticket))?);
         }
         Ok(ticket)
@@ -171,10 +158,7 @@ impl OnTarget<'_> {
     }
 
     /// Carries out work whose layouts were checked; `spot` is that of the target's.
-    ///
-    /// # Safety
-    /// The buffers are valid for the layouts until the operation is complete.
-    pub(super) unsafe fn accumulate_pieces(
+    pub(super) fn accumulate_pieces(
         self,
         spot: &Spot<'_>,
         parts: &LayoutWork<'_>,
@@ -182,38 +166,32 @@ impl OnTarget<'_> {
         if parts.is_nothing() {
             return Ok(Ticket::DONE);
         }
-        // SAFETY: the caller's promise.
-        unsafe {
-            match parts.cuts_runs() && spot.takes_blocks(parts.ty) {
-                true => self.accumulate_runs(spot, parts),
-                false => self.accumulate_blocks(spot, parts),
-            }
+        match parts.cuts_runs() && spot.takes_blocks(parts.ty) {
+            true => self.accumulate_runs(spot, parts),
+            false => self.accumulate_blocks(spot, parts),
         }
     }
 
     /// As [`OnTarget::accumulate_pieces`], block by block of all layouts.
-    ///
-    /// # Safety
-    /// As for [`OnTarget::accumulate_pieces`].
-    pub(super) unsafe fn accumulate_blocks(
+    pub(super) fn accumulate_blocks(
         self,
         spot: &Spot<'_>,
         parts: &LayoutWork<'_>,
     ) -> Result<Ticket> {
-        // SAFETY: the buffers are the caller's promise; what is mapped is the target's layout.
-        unsafe {
-            match spot {
-                &Spot::Mapped {
-                    there, at, widths, ..
-                } => self.accumulate_in_place((there, at, widths), parts),
-                Spot::Device(place) => self.accumulate_by_device(place, parts),
-                Spot::Apart(disp) => self.accumulate_apart(*disp, parts),
+        match spot {
+            &Spot::Mapped {
+                there, at, widths, ..
+            } => {
+                // SAFETY: what is mapped is the target's layout, which was checked.
+                unsafe { self.accumulate_in_place((there, at, widths), parts) }
             }
+            Spot::Device(place) => self.accumulate_by_device(place, parts),
+            Spot::Apart(disp) => self.accumulate_apart(*disp, parts),
         }
     }
 
     /// # Safety
-    /// The layouts lie in memory that is valid for the work; the target's is mapped.
+    /// The target's layout is mapped there.
     unsafe fn accumulate_in_place(
         self,
         (there, far, widths): (*mut u8, RemoteAddress, AtomicWidths),
@@ -271,8 +249,7 @@ impl OnTarget<'_> {
                 widths,
                 kept: None,
             };
-            // SAFETY: the caller's promise.
-            return unsafe { self.accumulate_each(&place, parts, parts.blocks().filter(is_other)) };
+            return self.accumulate_each(&place, parts, parts.blocks().filter(is_other));
         }
         self.with_accumulate_lock(&route.accumulate_lock, || {
             for block in parts.blocks().filter(is_other) {

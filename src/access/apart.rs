@@ -95,11 +95,8 @@ impl OnTarget<'_> {
     }
 
     /// Combines elements. The target's, placed at address `disp`, are in several regions.
-    ///
-    /// # Safety
-    /// The buffers of `parts` are valid until the operation is complete.
     #[cold]
-    pub(super) unsafe fn accumulate_apart(
+    pub(super) fn accumulate_apart(
         self,
         disp: Displacement,
         parts: &LayoutWork<'_>,
@@ -109,7 +106,7 @@ impl OnTarget<'_> {
             let bytes = (self.block_at(disp, block.target), block.len as u64);
             last = self.each_part(last, bytes, parts.ty, |at, part, len| {
                 let work = parts.work(&block.part(at as usize, len as usize));
-                // SAFETY: a part of a block, which is the caller's promise.
+                // SAFETY: a part of a block; whoever made `parts` promises that its buffers are valid.
                 unsafe { self.window.carry_out(self.aim, part, &work) }
             })?;
         }

@@ -33,59 +33,44 @@ impl OnTarget<'_> {
     /// Has a thread of the target do the work, or else does it by the device: first updates the elements for single atomics,
     /// then the others under the accumulate lock. Different elements of one operation are not ordered. An element that
     /// occurs several times gets all its operands, in their order.
-    ///
-    /// # Safety
-    /// The buffers of `parts` are valid until the operation is complete.
-    pub(super) unsafe fn accumulate_by_device(
+    pub(super) fn accumulate_by_device(
         self,
         place: &Place<'_>,
         parts: &LayoutWork<'_>,
     ) -> Result<Ticket> {
-        // SAFETY: the caller's promise.
-        unsafe {
-            match parts.as_block() {
-                Some(block) => self.accumulate_each(place, parts, iter::once(block)),
-                None => self.accumulate_each(place, parts, parts.blocks()),
-            }
+        match parts.as_block() {
+            Some(block) => self.accumulate_each(place, parts, iter::once(block)),
+            None => self.accumulate_each(place, parts, parts.blocks()),
         }
     }
 
     /// As [`OnTarget::accumulate_by_device`], for some blocks of the work.
-    ///
-    /// # Safety
-    /// As for [`OnTarget::accumulate_by_device`].
-    pub(super) unsafe fn accumulate_each(
+    pub(super) fn accumulate_each(
         self,
         place: &Place<'_>,
         parts: &LayoutWork<'_>,
         mut blocks: impl Iterator<Item = ElementBlock>,
     ) -> Result<Ticket> {
         behind_stores();
-        // SAFETY: the caller's promise.
-        let (rest, last) = unsafe { self.accumulate_at_target(place, parts, &mut blocks)? };
+        let (rest, last) = self.accumulate_at_target(place, parts, &mut blocks)?;
         let Some(block) = rest else {
             return Ok(last);
         };
-        // SAFETY: the caller's promise.
-        let posted = unsafe {
-            match blocks.next() {
-                None => self.accumulate_blocks_by_device(place, parts, &[block]),
-                Some(next) => {
-                    let rest: Vec<_> = [block, next].into_iter().chain(blocks).collect();
-                    match have_overlaps(&rest) {
-                        true => self.accumulate_repeated_by_device(place, parts, &rest),
-                        false => self.accumulate_blocks_by_device(place, parts, &rest),
-                    }
+        let posted = match blocks.next() {
+            None => self.accumulate_blocks_by_device(place, parts, &[block]),
+            Some(next) => {
+                let rest: Vec<_> = [block, next].into_iter().chain(blocks).collect();
+                match have_overlaps(&rest) {
+                    true => self.accumulate_repeated_by_device(place, parts, &rest),
+                    false => self.accumulate_blocks_by_device(place, parts, &rest),
                 }
             }
         };
         Ok(last.max(posted.inspect_err(|_| self.await_end(last))?))
     }
 
-    /// # Safety
-    /// As for [`OnTarget::accumulate_by_device`].
     #[cold]
-    unsafe fn accumulate_repeated_by_device(
+    fn accumulate_repeated_by_device(
         self,
         place: &Place<'_>,
         parts: &LayoutWork<'_>,
@@ -103,8 +88,7 @@ impl OnTarget<'_> {
         while elements.peek().is_some() {
             let some = elements.by_ref().take(DIVIDED);
             for list in without_repeats(some, |element| element.target) {
-                // SAFETY: the caller's promise.
-                let posted = unsafe { self.accumulate_blocks_by_device(place, parts, &list) };
+                let posted = self.accumulate_blocks_by_device(place, parts, &list);
                 last = last.max(posted.inspect_err(|_| self.await_end(last))?);
             }
         }
@@ -112,10 +96,7 @@ impl OnTarget<'_> {
     }
 
     /// `blocks` do not overlap.
-    ///
-    /// # Safety
-    /// As for [`OnTarget::accumulate_by_device`].
-    pub(super) unsafe fn accumulate_blocks_by_device(
+    fn accumulate_blocks_by_device(
         self,
         place: &Place<'_>,
         parts: &LayoutWork<'_>,
@@ -137,17 +118,13 @@ impl OnTarget<'_> {
         if let Some(width) = widths.word(parts.ty, 0)
             && words().next().is_some()
         {
-            let posted = self.at_words_by_device(lock, || {
-                // SAFETY: the caller's promise.
-                unsafe { far.accumulate_words(width, words()) }
-            });
+            let posted = self.at_words_by_device(lock, || far.accumulate_words(width, words()));
             ticket = posted.map_err(|error| self.failed(error))?;
             self.note_posted(ticket);
         }
         if others().next().is_some() {
             let accumulated = self.with_accumulate_lock(lock, || {
-                // SAFETY: the caller's promise; the lock is held.
-                let done = unsafe { far.accumulate_under_lock(others()) };
+                let done = far.accumulate_under_lock(others());
                 done.map_err(|error| self.failed(error))
             });
             accumulated.inspect_err(|_| self.await_end(ticket))?;
@@ -190,47 +167,34 @@ impl Far<'_> {
     }
 
     /// Carries out the work on blocks of elements of this width. When the ticket is complete, so is the result.
-    ///
-    /// # Safety
-    /// As for [`OnTarget::accumulate_by_device`].
-    unsafe fn accumulate_words(
+    fn accumulate_words(
         &self,
         width: Width,
         blocks: impl Iterator<Item = ElementBlock>,
     ) -> Result<Ticket> {
         if !go_together(self.parts.op, width.bytes()) {
-            // SAFETY: the caller's promise.
-            return unsafe { self.update_or_fetch(blocks.map(|block| (block, width))) };
+            return self.update_or_fetch(blocks.map(|block| (block, width)));
         }
         let wide = blocks.flat_map(|block| {
             words(self.place(&block).address, block.len)
                 .map(move |(start, len, width)| (block.part(start, len), width))
         });
-        // SAFETY: the caller's promise; the words are whole elements.
-        unsafe { self.update_or_fetch(wide) }
+        self.update_or_fetch(wide)
     }
 
     /// As [`Far::accumulate_words`], with the width of the words in each block.
-    ///
-    /// # Safety
-    /// As for [`OnTarget::accumulate_by_device`].
-    unsafe fn update_or_fetch(
+    fn update_or_fetch(
         &self,
         blocks: impl Iterator<Item = (ElementBlock, Width)>,
     ) -> Result<Ticket> {
-        // SAFETY: the caller's promise.
-        unsafe {
-            match (self.parts.op, self.parts.result) {
-                (Op::Sum, None) => self.update(Update::Add, blocks),
-                (Op::Replace, None) => self.update(Update::Store, blocks),
-                _ => self.fetch(blocks),
-            }
+        match (self.parts.op, self.parts.fetches()) {
+            (Op::Sum, false) => self.update(Update::Add, blocks),
+            (Op::Replace, false) => self.update(Update::Store, blocks),
+            _ => self.fetch(blocks),
         }
     }
 
-    /// # Safety
-    /// As for [`OnTarget::accumulate_by_device`].
-    unsafe fn update(
+    fn update(
         &self,
         update: Update,
         blocks: impl Iterator<Item = (ElementBlock, Width)>,
@@ -241,7 +205,7 @@ impl Far<'_> {
             let (at, values) = (self.place(&block), self.parts.work(&block).operands);
             if runs.is_empty() && blocks.peek().is_none() {
                 let count = block.len / width.bytes();
-                // SAFETY: the caller's promise.
+                // SAFETY: the buffers of `parts`.
                 let posted =
                     unsafe { (self.endpoint).update_each(at, width, update, values, count) };
                 return match posted {
@@ -262,7 +226,7 @@ impl Far<'_> {
                 runs: &runs,
                 pieces: &pieces,
             };
-            // SAFETY: the caller's promise.
+            // SAFETY: the buffers of `parts`.
             match unsafe { self.endpoint.update_batch(width, update, &batch) } {
                 Ok(ticket) => last = last.max(ticket),
                 Err(BatchError { posted, error }) => {
@@ -277,10 +241,7 @@ impl Far<'_> {
 
     /// Operations whose old values are needed. If the result has space for eight bytes, the device stores them there,
     /// and a later synchronisation waits for that. The other words are complete on return; they are posted in chains.
-    ///
-    /// # Safety
-    /// As for [`OnTarget::accumulate_by_device`].
-    unsafe fn fetch(&self, blocks: impl Iterator<Item = (ElementBlock, Width)>) -> Result<Ticket> {
+    fn fetch(&self, blocks: impl Iterator<Item = (ElementBlock, Width)>) -> Result<Ticket> {
         let mut chain = Vec::new();
         let mut last = Ticket::DONE;
         for (block, width) in blocks {
@@ -288,7 +249,7 @@ impl Far<'_> {
                 let block = block.part(start, width.bytes());
                 let word = DeviceWord { block, width };
                 let result = self.parts.work(&block).result.cast::<u64>();
-                // SAFETY: the caller's promise, of one element.
+                // SAFETY: one element of the buffers of `parts`.
                 let posted = unsafe {
                     if self.is_one_atomic() && width == Width::W8 && result.is_aligned() {
                         self.post(&word, result)
@@ -303,8 +264,7 @@ impl Far<'_> {
                 }
             }
         }
-        // SAFETY: as above.
-        match unsafe { self.fetch_chain(&mut chain, 1) } {
+        match self.fetch_chain(&mut chain, 1) {
             Ok(_) => Ok(last),
             Err(error) => self.after(last, error),
         }
@@ -312,27 +272,21 @@ impl Far<'_> {
 
     /// Whether the operation is a compare-and-swap, or an addition can do it.
     fn is_one_atomic(&self) -> bool {
-        self.parts.compare.is_some() || matches!(self.parts.op, Op::Sum | Op::NoOp)
+        self.parts.compares() || matches!(self.parts.op, Op::Sum | Op::NoOp)
     }
 
     /// If the chain has at least `least` words, carries out the work on them and empties it. Complete on return.
-    ///
-    /// # Safety
-    /// As for [`OnTarget::accumulate_by_device`]; at most [`CHAIN`] words.
-    unsafe fn fetch_chain(&self, chain: &mut Vec<DeviceWord>, least: usize) -> Result<Ticket> {
+    fn fetch_chain(&self, chain: &mut Vec<DeviceWord>, least: usize) -> Result<Ticket> {
         if chain.len() < least {
             return Ok(Ticket::DONE);
         }
-        // SAFETY: the caller's promise.
-        let old = unsafe {
-            match self.is_one_atomic() {
-                true => self.post_each(chain)?,
-                false => self.swap_until_done(chain)?,
-            }
+        let old = match self.is_one_atomic() {
+            true => self.post_each(chain)?,
+            false => self.swap_until_done(chain)?,
         };
-        if self.parts.result.is_some() {
+        if self.parts.fetches() {
             for (word, &old) in chain.iter().zip(&old) {
-                // SAFETY: the result is the caller's promise.
+                // SAFETY: one element of the result.
                 unsafe { word.width.store(self.parts.work(&word.block).result, old) };
             }
         }
@@ -340,11 +294,8 @@ impl Far<'_> {
         Ok(Ticket::DONE)
     }
 
-    /// One atomic of the device for each word; returns the previous values.
-    ///
-    /// # Safety
-    /// As for [`OnTarget::accumulate_by_device`]; at most [`CHAIN`] words.
-    unsafe fn post_each(&self, chain: &[DeviceWord]) -> Result<[u64; CHAIN]> {
+    /// One atomic of the device for each of at most [`CHAIN`] words; returns the previous values.
+    fn post_each(&self, chain: &[DeviceWord]) -> Result<[u64; CHAIN]> {
         let mut found = [0; CHAIN];
         let words = chain.iter().zip(&mut found);
         // SAFETY: a local array; every operation is waited for, also after a failure.
@@ -356,12 +307,11 @@ impl Far<'_> {
     /// Posts the atomic of one word: an addition, or the requested compare-and-swap.
     ///
     /// # Safety
-    /// As for [`OnTarget::accumulate_by_device`]; `old` is writable, and nobody else touches it,
-    /// until the operation is complete.
+    /// `old` is writable, and nobody else touches it, until the operation is complete.
     unsafe fn post(&self, word: &DeviceWord, old: *mut u64) -> Result<Ticket> {
         let (at, width) = (self.place(&word.block), word.width);
         let work = self.parts.work(&word.block);
-        // SAFETY: the caller's promise.
+        // SAFETY: the buffers of `parts`; `old` is the caller's promise.
         unsafe {
             let operand = operand(&work, width);
             let fetch = match work.compare.is_null() {
@@ -377,10 +327,7 @@ impl Far<'_> {
 
     /// Every other operation: compare-and-swap with the last value seen, for all words of a chain at once. Returns the
     /// previous values.
-    ///
-    /// # Safety
-    /// As for [`OnTarget::accumulate_by_device`]; at most [`CHAIN`] words.
-    unsafe fn swap_until_done(&self, chain: &[DeviceWord]) -> Result<[u64; CHAIN]> {
+    fn swap_until_done(&self, chain: &[DeviceWord]) -> Result<[u64; CHAIN]> {
         let (ty, op) = (self.parts.ty, self.parts.op);
         let mut expected = self.guess(chain)?;
         let mut open = [true; CHAIN];
@@ -390,7 +337,7 @@ impl Far<'_> {
             let words = words.filter(|(_, open)| **open);
             let last = self.last_of(words.map(|((word, found), _)| {
                 let (at, width, held) = (self.place(&word.block), word.width, *found);
-                // SAFETY: the operands are the caller's promise; `found` is a local array, and
+                // SAFETY: operands of `parts`; `found` is a local array, and
                 // every operation is waited for, also after a failure.
                 unsafe {
                     let operand = operand(&self.parts.work(&word.block), width);

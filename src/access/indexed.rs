@@ -552,12 +552,12 @@ impl OnTarget<'_> {
             return Ok(());
         }
         let run = Piece::run(0, (work.count * extent) as u64);
-        let parts = LayoutWork::of(work, &run);
+        // SAFETY: the caller's promise.
+        let parts = unsafe { LayoutWork::of(work, &run, &run) };
         let blocks = far.iter().map(|&index| {
             let target = self.offset(disp(index)).0 as i64;
             ElementBlock::of(index * extent, target, extent)
         });
-        // SAFETY: the caller's promise, of each element.
-        unsafe { self.accumulate_each(&place, &parts, blocks) }.map(drop)
+        self.accumulate_each(&place, &parts, blocks).map(drop)
     }
 }

@@ -10,20 +10,23 @@ use crate::diagnostics::OperationKind;
 use crate::error::Result;
 
 /// Elements of one predefined type in three layouts (operands, results, target), up to the end of the shortest.
+///
+/// Its makers promise that the buffers are valid until the operation is complete. So what takes one is safe to call, with
+/// its own blocks or parts of them.
 pub(super) struct LayoutWork<'a> {
     pub(super) kind: OperationKind,
     pub(super) ty: BasicType,
     pub(super) op: Op,
     /// `None` for [`Op::NoOp`].
-    pub(super) operands: Option<*const u8>,
+    operands: Option<*const u8>,
     /// The old elements must equal these, or nothing changes. Their layout is that of the operands.
-    pub(super) compare: Option<*const u8>,
+    compare: Option<*const u8>,
     /// The buffer for the old elements.
-    pub(super) result: Option<*mut u8>,
+    result: Option<*mut u8>,
     /// The layouts of operands, results and target; those without memory are walked too.
-    pub(super) layouts: [&'a Piece; 3],
+    layouts: [&'a Piece; 3],
     /// The number of bytes to skip at the start: whole strips.
-    pub(super) skip: u64,
+    skip: u64,
 }
 
 /// Elements that are contiguous in each of the three layouts.
@@ -117,8 +120,35 @@ pub(super) fn cut(
 }
 
 impl<'a> LayoutWork<'a> {
-    /// Work on contiguous elements; `run` has their length.
-    pub(super) fn of(work: &Work, run: &'a Piece) -> Self {
+    /// Without the first `skip` bytes, which are whole strips.
+    ///
+    /// # Safety
+    /// The buffers are valid for their layouts, the operands do not change and nobody else touches the result, until the
+    /// operation is complete.
+    pub(super) unsafe fn new(
+        (kind, ty, op): (OperationKind, BasicType, Op),
+        operands: Option<*const u8>,
+        result: Option<*mut u8>,
+        layouts: [&'a Piece; 3],
+        skip: u64,
+    ) -> Self {
+        Self {
+            kind,
+            ty,
+            op,
+            operands,
+            compare: None,
+            result,
+            layouts,
+            skip,
+        }
+    }
+
+    /// Work whose buffers have the layout `near`.
+    ///
+    /// # Safety
+    /// As for [`LayoutWork::new`].
+    pub(super) unsafe fn of(work: &Work, near: &'a Piece, far: &'a Piece) -> Self {
         let some = |buffer: *const u8| (!buffer.is_null()).then_some(buffer);
         Self {
             kind: work.kind,
@@ -127,7 +157,7 @@ impl<'a> LayoutWork<'a> {
             operands: some(work.operands).filter(|_| work.op != Op::NoOp),
             compare: some(work.compare),
             result: some(work.result).map(<*const u8>::cast_mut),
-            layouts: [run; 3],
+            layouts: [near, near, far],
             skip: 0,
         }
     }
@@ -219,10 +249,11 @@ impl<'a> LayoutWork<'a> {
         }
     }
 
-    /// Does work on dense copies of the blocks' operands, and copies its results to their places.
+    /// Does work on dense copies of the blocks' operands, and copies its results to their places. The copies stay if `act`
+    /// fails.
     ///
     /// # Safety
-    /// The buffers are valid for the blocks. `act` returns when nothing uses its buffers any more, or fails.
+    /// When `act` returns, nothing uses its buffers any more, or it has failed.
     pub(super) unsafe fn densely<R>(
         &self,
         blocks: &[ElementBlock],
@@ -276,6 +307,14 @@ impl<'a> LayoutWork<'a> {
         go_together(self.op, size)
             && !target.is_of_blocks(size as u64)
             && (cuts(self.operands.is_some(), operands) || cuts(self.result.is_some(), results))
+    }
+
+    pub(super) fn compares(&self) -> bool {
+        self.compare.is_some()
+    }
+
+    pub(super) fn fetches(&self) -> bool {
+        self.result.is_some()
     }
 
     /// Whether nothing is fetched and nothing changes.

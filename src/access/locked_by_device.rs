@@ -17,29 +17,21 @@ const CHUNK: usize = 64 << 10;
 impl Far<'_> {
     /// Combines blocks of elements with the lock held. The release of the lock takes effect after the last writes. On
     /// return, no buffer is used any more.
-    ///
-    /// # Safety
-    /// The buffers are valid for the elements.
-    pub(super) unsafe fn accumulate_under_lock(
+    pub(super) fn accumulate_under_lock(
         &self,
         blocks: impl Iterator<Item = ElementBlock>,
     ) -> Result<()> {
-        // SAFETY: the caller's promise.
-        unsafe {
-            match self.parts.overwrites() {
-                true => self.overwrite(blocks),
-                false => self.accumulate_chunks(blocks),
-            }
+        match self.parts.overwrites() {
+            true => self.overwrite(blocks),
+            false => self.accumulate_chunks(blocks),
         }
     }
 
-    /// # Safety
-    /// As for [`Far::accumulate_under_lock`].
-    unsafe fn overwrite(&self, blocks: impl Iterator<Item = ElementBlock>) -> Result<()> {
+    fn overwrite(&self, blocks: impl Iterator<Item = ElementBlock>) -> Result<()> {
         let mut poster = self.poster(Direction::Write);
         for block in blocks {
             let from = self.parts.work(&block).operands.cast_mut();
-            // SAFETY: the caller's promise.
+            // SAFETY: the operands of `parts`.
             unsafe { self.push_elements(&mut poster, from, &block)? };
         }
         // SAFETY: as above.
@@ -47,12 +39,10 @@ impl Far<'_> {
         self.patience.release(self.endpoint, last)
     }
 
-    /// # Safety
-    /// As for [`Far::accumulate_under_lock`].
-    unsafe fn accumulate_chunks(&self, blocks: impl Iterator<Item = ElementBlock>) -> Result<()> {
+    fn accumulate_chunks(&self, blocks: impl Iterator<Item = ElementBlock>) -> Result<()> {
         let mut buffers = [Buffer::default(), Buffer::default()];
         let last = Cell::new(Ticket::DONE);
-        // SAFETY: the caller's promise; the buffers are kept until all has ended.
+        // SAFETY: the buffers are kept until all has ended.
         let result = unsafe { self.accumulate_alternately(blocks, &mut buffers, &last) };
         // After an error too, the device no longer uses the buffers.
         let released = self.patience.release(self.endpoint, last.get());
@@ -63,7 +53,7 @@ impl Far<'_> {
     /// which is of other bytes. `last` is the last operation that was posted.
     ///
     /// # Safety
-    /// As for [`Far::accumulate_under_lock`]; the buffers are kept until the last operation has ended.
+    /// The buffers are kept until the last operation has ended.
     unsafe fn accumulate_alternately(
         &self,
         blocks: impl Iterator<Item = ElementBlock>,
@@ -90,7 +80,7 @@ impl Far<'_> {
                 next = Some(begin(blocks, &mut buffers[other])?);
             }
             self.patience.complete(self.endpoint, chunk.read)?;
-            // SAFETY: the elements were read; those of the buffers are the caller's promise. The written bytes stay
+            // SAFETY: the elements were read; those of the buffers are `parts`'. The written bytes stay
             // until the write is released.
             unsafe {
                 if self.combine_chunk(&chunk)? {

@@ -127,19 +127,11 @@ pub unsafe fn accumulate_row(
         Use::Accumulated { ty, kind },
         move |on, spot, [near, far]| {
             op.check_defined_for(aim.operation, ty)?;
-            let parts = LayoutWork {
-                kind,
-                ty,
-                op,
-                operands: Some(origin),
-                compare: None,
-                result: None,
-                // There is no result; the target has as many elements.
-                layouts: [near, far, far],
-                skip: 0,
-            };
+            // There is no result; the target has as many elements.
+            let layouts = [near, far, far];
             // SAFETY: the caller's promise.
-            unsafe { on.accumulate_pieces(spot, &parts) }
+            let parts = unsafe { LayoutWork::new((kind, ty, op), Some(origin), None, layouts, 0) };
+            on.accumulate_pieces(spot, &parts)
         },
     )
     .map(drop)

@@ -35,32 +35,22 @@ impl Spot<'_> {
 
 impl OnTarget<'_> {
     /// As [`OnTarget::accumulate_pieces`], run by run of the target's elements.
-    ///
-    /// # Safety
-    /// As for [`OnTarget::accumulate_pieces`]; the elements have no padding.
     #[cold]
-    pub(super) unsafe fn accumulate_runs(
-        self,
-        spot: &Spot<'_>,
-        parts: &LayoutWork<'_>,
-    ) -> Result<Ticket> {
+    pub(super) fn accumulate_runs(self, spot: &Spot<'_>, parts: &LayoutWork<'_>) -> Result<Ticket> {
         for list in lists(parts.blocks(), spot.base(), parts.ty.size()) {
             let Some(runs) = Piece::list(runs(&list)) else {
                 continue;
             };
             let combine = |work: &Work| {
                 let dense = Piece::run(0, (work.count * parts.ty.size()) as u64);
-                let gathered = LayoutWork {
-                    layouts: [&dense, &dense, &runs],
-                    ..LayoutWork::of(work, &dense)
-                };
                 // SAFETY: the copies stay until all is complete.
-                let ticket = unsafe { self.accumulate_blocks(spot, &gathered)? };
+                let gathered = unsafe { LayoutWork::of(work, &dense, &runs) };
+                let ticket = self.accumulate_blocks(spot, &gathered)?;
                 let endpoint = &*self.route()?.endpoint;
                 let complete = self.window.context().patience().complete(endpoint, ticket);
                 complete.map_err(|error| self.failed(error))
             };
-            // SAFETY: the caller's promise.
+            // SAFETY: `combine` waits until all is complete.
             unsafe { parts.densely(&list, combine)? };
         }
         Ok(Ticket::DONE)
