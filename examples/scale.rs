@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Each time is the median over the repetitions of the longest time that a rank took. `--lines` prints what
-//! `transom model --fit` reads.
+//! the example `model` of the command's crate reads by `--fit`.
 
 use std::io;
 use std::process::{self, ExitCode};
@@ -31,7 +31,7 @@ struct Options {
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     calls: u32,
 
-    /// Print lines for `transom model --fit`: CALL RANKS PER_HOST NANOSECONDS
+    /// Print lines for `--fit` of the example model: CALL RANKS PER_HOST NANOSECONDS
     #[arg(long)]
     lines: bool,
 
@@ -149,7 +149,7 @@ fn run(comm: &Communicator, options: &Options) -> Result<(), Failure> {
     }
 }
 
-/// What `transom model` calls the steps that it knows.
+/// What the example `model` calls the steps that it knows.
 const CALLS: [(&str, &str); 5] = [
     ("barrier", "barrier"),
     ("allreduce", "allreduce"),

@@ -7,7 +7,6 @@ mod doctor;
 mod environment;
 mod hints;
 mod man;
-mod model;
 mod mpi;
 mod picture;
 mod run;
@@ -97,7 +96,6 @@ enum Command {
     Devices(devices::Args),
     #[command(after_help = environment::help("doctor"))]
     Doctor(doctor::Args),
-    Model(model::Args),
     #[command(after_help = environment::help("mpi"))]
     Mpi(mpi::Args),
     Completions(completions::Args),
@@ -135,7 +133,6 @@ fn main() -> ExitCode {
         Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::Devices(args)) => devices::run(&args),
         Some(Command::Doctor(args)) => doctor::run(&args),
-        Some(Command::Model(args)) => model::run(&args),
         Some(Command::Mpi(args)) => mpi::run(&args),
         Some(Command::Completions(args)) => completions::run(&args),
         Some(Command::Man(args)) => man::run(&args),

@@ -57,14 +57,13 @@ fn a_line_on_standard_error_is_one_write() {
 }
 
 /// All that the command prints, but for the measurements of `bench`.
-const PRINTING: [&[&str]; 10] = [
+const PRINTING: [&[&str]; 9] = [
     &["man"],
     &["devices"],
     &["devices", "--json"],
     &["doctor"],
     &["doctor", "--json"],
     &["completions", "bash"],
-    &["model", "-n", "4"],
     &["--help"],
     &["help", "run"],
     &["--version"],
@@ -331,7 +330,6 @@ fn manual_pages_are_printed_and_written() {
         "devices",
         "doctor",
         "man",
-        "model",
         "mpi",
         "run",
     ];
@@ -372,82 +370,4 @@ fn manual_pages_are_printed_and_written() {
         &["man", file.to_str().unwrap()],
         &["cannot make the folder", file.to_str().unwrap()],
     );
-}
-
-#[test]
-fn a_large_job_is_gone_through_in_one_process() {
-    let args = [
-        "model",
-        "-n",
-        "8,100000",
-        "--per-host",
-        "4",
-        "--call",
-        "fence,pscw,create",
-    ];
-    let (code, out, error) = transom(&args);
-    assert_eq!((code, error.as_str()), (0, ""));
-    let rows: Vec<Vec<&str>> = out
-        .lines()
-        .map(|line| line.split_whitespace().collect())
-        .collect();
-    assert_eq!(rows.len(), 7, "{out}");
-    // A leader hears of three ranks, tells the other one, and releases two.
-    assert_eq!(rows[1][..3], ["8", "2", "fence"]);
-    assert_eq!(rows[1][5..], ["3", "2"], "{out}");
-    assert_eq!(rows[5][..3], ["100000", "25000", "pscw"]);
-    assert_eq!(rows[5][5], "8", "{out}");
-
-    let (code, out, _) = transom(&["model", "--table", "-n", "1000,1000000"]);
-    assert_eq!(code, 0);
-    assert!(out.contains("1000 RANKS  1000000 RANKS"), "{out}");
-    refused(&["model", "-n", "0"], &["'0'", "--ranks"]);
-    refused(
-        &["model", "--latency=-1"],
-        &["--latency", "0 to 1000000000"],
-    );
-    refused(&["model", "--call", "fense"], &["'fence'"]);
-}
-
-#[test]
-fn times_are_fitted_and_predicted() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let (file, picture) = (path("times"), path("times.svg"));
-    fs::write(
-        &file,
-        "# call ranks per_host ns\nfence 4 4 1000\n\nfence 16 16 1900\nfence 64 64 3100\n",
-    )
-    .unwrap();
-    let args = [
-        "model",
-        "--fit",
-        &file,
-        "--fit-ranks",
-        "16",
-        "--plot",
-        &picture,
-    ];
-    let (code, out, error) = transom(&args);
-    assert_eq!((code, error.as_str()), (0, ""));
-    let last: Vec<&str> = out.lines().last().unwrap().split_whitespace().collect();
-    assert_eq!(
-        (last[0], last[1], last[8]),
-        ("fence", "64", "predicted"),
-        "{out}"
-    );
-    let ratio: f64 = last[7].parse().unwrap();
-    assert!((0.7..1.3).contains(&ratio), "{out}");
-    assert!(
-        fs::read_to_string(&picture)
-            .unwrap()
-            .contains(">\nmeasured\n"),
-        "{picture}"
-    );
-    fs::write(&file, "fence 4 4 1000\nfence 16 1900\n").unwrap();
-    refused(
-        &["model", "--fit", &file],
-        &["line 2", "CALL RANKS PER_HOST NANOSECONDS"],
-    );
-    refused(&["model", "--fit", &path("none")], &["cannot read"]);
 }

@@ -13,16 +13,17 @@ const MOST_RANKS: i64 = 1 << 24;
 /// Say how many messages collective calls take in a large job, and how long by LogGP
 ///
 /// Goes through the steps of all ranks in this one process. Times are in nanoseconds. docs/scale.md says how well they were met.
-#[derive(clap::Args)]
+#[derive(clap::Parser)]
+#[command(name = "model")]
 pub(crate) struct Args {
     /// How many ranks
-    #[arg(short = 'n', long, value_name = "N", value_delimiter = ',', value_hint = OTHER)]
+    #[arg(short = 'n', long, value_name = "N", value_delimiter = ',')]
     #[arg(default_values = ["64", "1000", "32768", "1000000"])]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=MOST_RANKS))]
     pub(super) ranks: Vec<u32>,
 
     /// How many of them each host has
-    #[arg(long, value_name = "N", default_value_t = 64, value_hint = OTHER)]
+    #[arg(long, value_name = "N", default_value_t = 64)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=MOST_RANKS))]
     pub(super) per_host: u32,
 
@@ -32,53 +33,53 @@ pub(crate) struct Args {
     pub(super) call: Vec<CallName>,
 
     /// L: until a message between hosts is there
-    #[arg(long, value_name = "NS", default_value = "1600", value_parser = parse_cost, value_hint = OTHER)]
+    #[arg(long, value_name = "NS", default_value = "1600", value_parser = parse_cost)]
     latency: f64,
 
     /// o: processor time of a message between hosts, at either end
-    #[arg(long, value_name = "NS", default_value = "200", value_parser = parse_cost, value_hint = OTHER)]
+    #[arg(long, value_name = "NS", default_value = "200", value_parser = parse_cost)]
     overhead: f64,
 
     /// g: from one message of a rank to the next, between hosts
-    #[arg(long, value_name = "NS", default_value = "200", value_parser = parse_cost, value_hint = OTHER)]
+    #[arg(long, value_name = "NS", default_value = "200", value_parser = parse_cost)]
     gap: f64,
 
     /// G: of each byte between hosts
-    #[arg(long, value_name = "NS", default_value = "0.08", value_parser = parse_cost, value_hint = OTHER)]
+    #[arg(long, value_name = "NS", default_value = "0.08", value_parser = parse_cost)]
     gap_per_byte: f64,
 
     /// L of one host
-    #[arg(long, value_name = "NS", default_value = "100", value_parser = parse_cost, value_hint = OTHER)]
+    #[arg(long, value_name = "NS", default_value = "100", value_parser = parse_cost)]
     host_latency: f64,
 
     /// o of one host
-    #[arg(long, value_name = "NS", default_value = "20", value_parser = parse_cost, value_hint = OTHER)]
+    #[arg(long, value_name = "NS", default_value = "20", value_parser = parse_cost)]
     host_overhead: f64,
 
     /// g of one host
-    #[arg(long, value_name = "NS", default_value = "20", value_parser = parse_cost, value_hint = OTHER)]
+    #[arg(long, value_name = "NS", default_value = "20", value_parser = parse_cost)]
     host_gap: f64,
 
     /// G of one host
-    #[arg(long, value_name = "NS", default_value = "0.1", value_parser = parse_cost, value_hint = OTHER)]
+    #[arg(long, value_name = "NS", default_value = "0.1", value_parser = parse_cost)]
     host_gap_per_byte: f64,
 
     /// Processors of a host, which its ranks share if there are more of them; 0.5 for each of two hosts that are
     /// namespaces of a machine with one
-    #[arg(long, value_name = "N", value_parser = parse_processors, value_hint = OTHER)]
+    #[arg(long, value_name = "N", value_parser = parse_processors)]
     pub(super) processors: Option<f64>,
 
     /// For how long a rank that waits has a shared processor each time
-    #[arg(long, value_name = "NS", default_value = "2000", value_parser = parse_cost, value_hint = OTHER)]
+    #[arg(long, value_name = "NS", default_value = "2000", value_parser = parse_cost)]
     switch: f64,
 
     /// Bytes of each rank, of allreduce and allgather
-    #[arg(long, value_name = "N", default_value_t = 8, value_hint = OTHER)]
+    #[arg(long, value_name = "N", default_value_t = 8)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     bytes: u64,
 
     /// With how many ranks each posts and starts, and to how many it puts under lock_all
-    #[arg(long, value_name = "N", default_value_t = 4, value_hint = OTHER)]
+    #[arg(long, value_name = "N", default_value_t = 4)]
     #[arg(value_parser = clap::value_parser!(u32).range(2..=1 << 10))]
     pub(super) neighbours: u32,
 
@@ -87,21 +88,17 @@ pub(crate) struct Args {
     pub(super) table: bool,
 
     /// Find the costs that fit times which were measured: lines of CALL RANKS PER_HOST NANOSECONDS
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE")]
     pub(super) fit: Option<PathBuf>,
 
     /// Of those, fit the ones of jobs with up to so many ranks, and predict the others
-    #[arg(long, value_name = "N", requires = "fit", default_value_t = u32::MAX, hide_default_value = true, value_hint = OTHER)]
+    #[arg(long, value_name = "N", requires = "fit", default_value_t = u32::MAX, hide_default_value = true)]
     pub(super) fit_ranks: u32,
 
     /// Draw time over ranks, with what was measured, as an SVG picture
     #[arg(long, value_name = "FILE.svg", value_parser = parse_picture)]
-    #[arg(value_hint = clap::ValueHint::FilePath)]
     pub(super) plot: Option<PathBuf>,
 }
-
-/// Neither a file nor another value that a shell could complete.
-const OTHER: clap::ValueHint = clap::ValueHint::Other;
 
 /// A call that ranks make together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

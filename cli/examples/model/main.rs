@@ -1,24 +1,35 @@
-//! `transom model`: predicts collective calls in jobs that are too large to run.
+//! Predicts collective calls in jobs that are too large to run, and makes the figures of docs/scale.md:
+//!
+//! ```text
+//! cargo run --release -p transom-cli --example model -- -n 1024,32768 --call fence
+//! ```
 
 mod args;
 mod measured;
+mod over_ranks;
+#[allow(dead_code, reason = "the command draws more")]
+#[path = "../../src/picture/mod.rs"]
 mod picture;
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
+use clap::Parser as _;
 use transom::model::{Costs, MeasuredTime, Model, fit, memory};
 
-use super::USAGE;
-use super::screen::{self, STRONG};
-pub(super) use args::Args;
-use args::CallName;
+use args::{Args, CallName};
 use measured::{MOST_PAIRS, ModelError};
 
-pub(super) fn run(args: &Args) -> ExitCode {
-    match text(args) {
-        Ok(text) => screen::print(&text),
-        Err(error) => screen::fail(&error, USAGE),
+fn main() -> ExitCode {
+    match text(&Args::parse()) {
+        Ok(text) => {
+            print!("{text}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("model: {error}");
+            ExitCode::from(2)
+        }
     }
 }
 
@@ -43,7 +54,7 @@ fn text(args: &Args) -> Result<String, ModelError> {
         text += &predicted(args, &costs);
     }
     if let Some(path) = &args.plot {
-        picture::write(path, args, &costs, &measured)?;
+        over_ranks::write(path, args, &costs, &measured)?;
     }
     Ok(text)
 }
@@ -162,7 +173,7 @@ fn lines<R: AsRef<[String]>>(rows: &[R]) -> String {
     let cells = |column: usize| rows.iter().map(move |row| &row.as_ref()[column]);
     let columns = rows[0].as_ref().len();
     let mut text = String::new();
-    for (number, row) in rows.iter().enumerate() {
+    for row in rows {
         let cell = |column: usize| {
             let cell = &row.as_ref()[column];
             let width = cells(column)
@@ -175,11 +186,7 @@ fn lines<R: AsRef<[String]>>(rows: &[R]) -> String {
             }
         };
         let line = (0..columns).map(cell).collect::<Vec<_>>().join("  ");
-        let line = line.trim_end();
-        let _ = match number {
-            0 => writeln!(text, "{STRONG}{line}{STRONG:#}"),
-            _ => writeln!(text, "{line}"),
-        };
+        let _ = writeln!(text, "{}", line.trim_end());
     }
     text
 }
