@@ -10,7 +10,6 @@ use transom::launcher::MAX_RANKS;
 use transom::lower::check_hints;
 
 use super::error::{BenchError, Result};
-use super::suite;
 use crate::picture::parse_picture;
 use crate::{BindToArg, suggested};
 
@@ -133,6 +132,9 @@ const MEASURING: [&str; 14] = [
     "verbose",
 ];
 
+/// Bytes of each rank's window and buffer.
+pub(super) const SPAN: usize = 16 << 20;
+
 /// Columns of the matrix that strided puts go to.
 pub(super) const COLUMNS: usize = 1024;
 
@@ -242,7 +244,7 @@ impl Args {
             syncs: non_empty(&self.sync, &[Sync::Flush]).to_vec(),
             burst: self.burst.unwrap_or(1),
             registered: self.registered,
-            span: longest.max(suite::SPAN),
+            span: longest.max(SPAN),
             lines,
         })
     }

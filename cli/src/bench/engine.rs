@@ -10,8 +10,8 @@ use transom::{Communicator, Info, Job, Op};
 use super::args::Plan;
 use super::error::Result;
 use super::output::Output;
-use super::record::{Metric, What};
-use super::samples::{Percentiles, Samples};
+use super::record::{FORMAT, Metric, Percentiles, Record, What, median};
+use super::samples::{Samples, rounds};
 
 /// The rank whose memory is accessed.
 pub(super) const TARGET: u32 = 0;
@@ -39,7 +39,7 @@ pub(super) enum Scale {
 }
 
 impl Scale {
-    pub(super) fn unit(self) -> &'static str {
+    fn unit(self) -> &'static str {
         match self {
             Self::Nanoseconds(_) => "ns",
             Self::Microseconds => "us",
@@ -93,18 +93,6 @@ pub(super) struct Measured {
     /// Work requests per iteration, on the rank that posted most; `None` if the device does not count them.
     pub(super) requests: Option<f64>,
     pub(super) percentiles: Option<Percentiles>,
-}
-
-/// The middle value, or the mean of the two middle ones.
-pub(super) fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let half = sorted.len() / 2;
-    match sorted.len() {
-        0 => 0.0,
-        odd if odd % 2 == 1 => sorted[half],
-        _ => f64::midpoint(sorted[half - 1], sorted[half]),
-    }
 }
 
 /// What a rank has to do in a measurement.
@@ -289,7 +277,25 @@ impl<'a> Bench<'a> {
             metric: line.scale.metric(),
             ..line.what.clone()
         };
-        self.show(|output| output.record(what, line, measured))
+        let mut sorted = measured.values.clone();
+        sorted.sort_by(f64::total_cmp);
+        self.show(|output| {
+            let record = Record {
+                format: FORMAT,
+                name: format!("{}.{}", what.window, line.name),
+                what,
+                run: output.run.clone(),
+                unit: line.scale.unit().to_owned(),
+                value: median(&sorted),
+                min: sorted[0],
+                max: sorted[sorted.len() - 1],
+                most_within: Some(most_within(&sorted)),
+                iterations: measured.iterations,
+                repeats: measured.values.len(),
+                percentiles: measured.percentiles.clone(),
+            };
+            output.record(record, measured.requests)
+        })
     }
 
     /// Prints a line below the table.
@@ -315,29 +321,15 @@ fn time(iterations: u32, body: &mut impl FnMut() -> transom::Result<()>) -> tran
     Ok(start.elapsed().as_secs_f64() / f64::from(iterations))
 }
 
-/// The loop around a body. It is the only caller of the body, so the body is inlined here even if this function has
-/// several callers. The macro of the C program does the same.
-#[inline(never)]
-pub(super) fn rounds(
-    count: u32,
-    body: &mut impl FnMut() -> transom::Result<()>,
-) -> transom::Result<()> {
-    for _ in 0..count {
-        body()?;
-    }
-    Ok(())
+/// The range without a twentieth of the values at either end. There is at least one value, and they are sorted.
+fn most_within(sorted: &[f64]) -> [f64; 2] {
+    let cut = sorted.len() / 20;
+    [sorted[cut], sorted[sorted.len() - 1 - cut]]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_median_is_the_middle() {
-        assert_eq!(median(&[3.0]), 3.0);
-        assert_eq!(median(&[9.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(&[4.0, 1.0, 2.0, 9.0]), 3.0);
-    }
 
     #[test]
     fn scales_convert_and_pass_over_ranks_that_took_no_part() {
@@ -347,6 +339,14 @@ mod tests {
         let rate = |each, ranks| Scale::MegaOperations { each, ranks }.apply(1e-6);
         assert_eq!((rate(64.0, 1.0), rate(1.0, 2.0)), (64.0, 2.0));
         assert_eq!(Scale::Gigabytes(4096.0).apply(0.0), 0.0);
+    }
+
+    #[test]
+    fn most_repetitions_lie_within() {
+        let values: Vec<f64> = (1..=40).map(f64::from).collect();
+        assert_eq!(most_within(&values), [3.0, 38.0]);
+        assert_eq!(most_within(&values[..5]), [1.0, 5.0]);
+        assert_eq!(most_within(&[7.0]), [7.0; 2]);
     }
 
     #[test]

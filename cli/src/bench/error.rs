@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use transom::launcher::LaunchError;
 
-use super::saved::Fault;
+use super::results::{PlotError, SavedError};
 use crate::USAGE;
 
 pub(super) type Result<T> = std::result::Result<T, BenchError>;
@@ -50,22 +50,18 @@ pub(super) enum BenchError {
     Buffer { size: usize },
     #[error("cannot write {path:?}: {source}")]
     File { path: PathBuf, source: io::Error },
-    #[error("cannot compare or plot {path:?}: {fault}")]
-    Saved { path: PathBuf, fault: Fault },
     #[error("{} and {} have no line in common", .a.display(), .b.display())]
     NothingInCommon { a: PathBuf, b: PathBuf },
     #[error("--plot would overwrite {path:?}, which is read or written as JSON")]
     SameFile { path: PathBuf },
-    #[error("no line of the results is about a size, so that there is nothing to plot")]
-    NoSizes,
-    #[error("{found} lines are too many for one picture (at most {most})")]
-    TooManySeries { found: usize, most: usize },
-    #[error("cannot draw the picture: {0}")]
-    Draw(String),
     #[error("cannot write to standard output: {0}")]
     Output(io::Error),
     #[error("cannot find the program to start as ranks: {0}")]
     Executable(io::Error),
+    #[error(transparent)]
+    Saved(#[from] SavedError),
+    #[error(transparent)]
+    Plot(#[from] PlotError),
     #[error(transparent)]
     Device(#[from] rdma_sys_shim::Error),
     #[error(transparent)]
@@ -99,7 +95,10 @@ impl BenchError {
 
     /// Whether the reader of the results has closed the pipe.
     pub(super) fn is_broken_pipe(&self) -> bool {
-        let (Self::Output(error) | Self::File { source: error, .. }) = self else {
+        let (Self::Output(error)
+        | Self::File { source: error, .. }
+        | Self::Plot(PlotError::File { source: error, .. })) = self
+        else {
             return false;
         };
         error.kind() == io::ErrorKind::BrokenPipe
@@ -110,7 +109,7 @@ impl BenchError {
             Self::Launch(error) => error.exit_code(),
             Self::Attach(_)
             | Self::Buffer { .. }
-            | Self::Draw(_)
+            | Self::Plot(PlotError::Draw(_))
             | Self::Output(_)
             | Self::Executable(_)
             | Self::Library(_) => 1,

@@ -7,7 +7,6 @@
 mod args;
 mod attach;
 mod busy;
-mod compare;
 mod creation;
 mod engine;
 mod error;
@@ -15,11 +14,10 @@ mod measure;
 mod memory;
 mod output;
 mod pairs;
-mod plot;
 mod record;
+mod results;
 mod review;
 mod samples;
-mod saved;
 mod selected;
 mod suite;
 
@@ -38,7 +36,7 @@ use args::Plan;
 use engine::Bench;
 use error::{BenchError, Result};
 use output::{JsonFile, Output};
-use plot::PlotFile;
+use results::PlotFile;
 
 pub(super) fn run(args: &Args) -> ExitCode {
     if !args.measures() {

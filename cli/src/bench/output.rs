@@ -12,11 +12,9 @@ use transom::devices::REGISTRY;
 use transom::launcher::processors;
 
 use super::args::Plan;
-use super::engine::{Line, Measured, median};
 use super::error::{BenchError, Result};
-use super::plot::PlotFile;
-use super::record::{Diagnostics, FORMAT, Metric, Record, Run, What};
-use super::samples::Percentiles;
+use super::record::{Diagnostics, Metric, Percentiles, Record, Run, significant};
+use super::results::PlotFile;
 use crate::screen::json_lines;
 
 /// Whether there is a terminal for a progress bar.
@@ -25,7 +23,7 @@ pub(super) fn has_terminal() -> bool {
 }
 
 pub(super) struct Output {
-    run: Run,
+    pub(super) run: Run,
     verbose: bool,
     table: bool,
     json: Option<JsonFile>,
@@ -88,33 +86,13 @@ impl Output {
         self.bar.set_message(format!("{window}.{name}"));
     }
 
-    pub(super) fn record(
-        &mut self,
-        what: What,
-        line: &Line<'_>,
-        measured: &Measured,
-    ) -> Result<()> {
-        let mut sorted = measured.values.clone();
-        sorted.sort_by(f64::total_cmp);
-        let record = Record {
-            format: FORMAT,
-            name: format!("{}.{}", what.window, line.name),
-            what,
-            run: self.run.clone(),
-            unit: line.scale.unit().to_owned(),
-            value: median(&sorted),
-            min: sorted[0],
-            max: sorted[sorted.len() - 1],
-            most_within: Some(most_within(&sorted)),
-            iterations: measured.iterations,
-            repeats: measured.values.len(),
-            percentiles: measured.percentiles.clone(),
-        };
+    /// `requests`: how many work requests each iteration took.
+    pub(super) fn record(&mut self, record: Record, requests: Option<f64>) -> Result<()> {
         if let Some(json) = &mut self.json {
             json.write(&record)?;
         }
         let mut text = row(&record, self.verbose);
-        if let Some(requests) = measured.requests.filter(|_| self.verbose) {
+        if let Some(requests) = requests.filter(|_| self.verbose) {
             text = format!("{text}, {requests:.2} work requests each");
         }
         self.show(format_args!("{}", text.trim_end()))?;
@@ -129,7 +107,7 @@ impl Output {
         debug_assert_eq!(Some(self.bar.position()), self.bar.length());
         self.bar.finish_and_clear();
         match &self.plot {
-            Some(plot) => plot.draw(&[(String::new(), &self.records)]),
+            Some(plot) => Ok(plot.draw(&[(String::new(), &self.records)])?),
             None => Ok(()),
         }
     }
@@ -204,21 +182,6 @@ fn device_spec(job: &Job) -> String {
     REGISTRY.spec_of(&spec, job.device_name())
 }
 
-/// The range without a twentieth of the values at either end. There is at least one value, and they are sorted.
-fn most_within(sorted: &[f64]) -> [f64; 2] {
-    let cut = sorted.len() / 20;
-    [sorted[cut], sorted[sorted.len() - 1 - cut]]
-}
-
-/// Four significant digits, without an exponent.
-pub(super) fn significant(value: f64) -> String {
-    if value == 0.0 || !value.is_finite() {
-        return value.to_string();
-    }
-    let decimals = 3 - value.abs().log10().floor() as i32;
-    format!("{value:.*}", decimals.clamp(0, 9) as usize)
-}
-
 /// The file, or standard output, for lines of JSON.
 pub(super) struct JsonFile {
     path: PathBuf,
@@ -261,27 +224,6 @@ impl JsonFile {
 mod tests {
     use super::super::record::tests::record;
     use super::*;
-
-    #[test]
-    fn most_repetitions_lie_within() {
-        let values: Vec<f64> = (1..=40).map(f64::from).collect();
-        assert_eq!(most_within(&values), [3.0, 38.0]);
-        assert_eq!(most_within(&values[..5]), [1.0, 5.0]);
-        assert_eq!(most_within(&[7.0]), [7.0; 2]);
-    }
-
-    #[test]
-    fn four_digits_are_enough() {
-        for (value, text) in [
-            (13.2345, "13.23"),
-            (0.01234, "0.01234"),
-            (123_456.0, "123456"),
-            (9.999_96, "10.000"),
-            (0.0, "0"),
-        ] {
-            assert_eq!(significant(value), text);
-        }
-    }
 
     #[test]
     fn percentiles_stand_beside_times_in_their_unit() {

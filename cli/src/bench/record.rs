@@ -8,8 +8,6 @@ use serde_json::Value;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 
-use super::samples::Percentiles;
-
 /// Increases with every change after which a program that reads the records would misunderstand them.
 pub(super) const FORMAT: u64 = 1;
 
@@ -87,6 +85,20 @@ impl What {
         let case = Some(case.to_owned());
         Self { case, ..self }
     }
+}
+
+/// Times of one operation. A sample is a batch of `operations` that were timed together, so a delay of one of them
+/// appears divided by the size of the batch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Percentiles {
+    pub(super) unit: String,
+    pub(super) operations: u64,
+    pub(super) samples: u64,
+    pub(super) p50: f64,
+    pub(super) p90: f64,
+    pub(super) p99: f64,
+    pub(super) p999: f64,
+    pub(super) max: f64,
 }
 
 impl Metric {
@@ -244,6 +256,27 @@ pub(super) fn convert(value: f64, from: &str, to: &str) -> f64 {
     }
 }
 
+/// The middle value, or the mean of the two middle ones.
+pub(super) fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let half = sorted.len() / 2;
+    match sorted.len() {
+        0 => 0.0,
+        odd if odd % 2 == 1 => sorted[half],
+        _ => f64::midpoint(sorted[half - 1], sorted[half]),
+    }
+}
+
+/// Four significant digits, without an exponent.
+pub(super) fn significant(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return value.to_string();
+    }
+    let decimals = 3 - value.abs().log10().floor() as i32;
+    format!("{value:.*}", decimals.clamp(0, 9) as usize)
+}
+
 /// The time in UTC, as in RFC 3339, without fractions of a second.
 fn now() -> String {
     let mut text = String::new();
@@ -301,6 +334,26 @@ pub(super) mod tests {
             max: 60.25,
         });
         record
+    }
+
+    #[test]
+    fn the_median_is_the_middle() {
+        assert_eq!(median(&[3.0]), 3.0);
+        assert_eq!(median(&[9.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 9.0]), 3.0);
+    }
+
+    #[test]
+    fn four_digits_are_enough() {
+        for (value, text) in [
+            (13.2345, "13.23"),
+            (0.01234, "0.01234"),
+            (123_456.0, "123456"),
+            (9.999_96, "10.000"),
+            (0.0, "0"),
+        ] {
+            assert_eq!(significant(value), text);
+        }
     }
 
     #[test]

@@ -5,10 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::args::Args;
-use super::compare::Ratios;
 use super::error::{BenchError, Result};
-use super::plot::PlotFile;
-use super::saved::Saved;
+use super::results::{PlotFile, Ratios, Saved};
 
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let paths = match args.from.is_empty() {
@@ -16,12 +14,11 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         false => &args.from,
     };
     let files = paths.iter().map(|path| Saved::read(path));
-    let files = files.collect::<Result<Vec<_>>>()?;
-    let plot = args.plot.as_ref().map(|path| {
+    let files: Vec<_> = files.collect::<std::result::Result<_, _>>()?;
+    if let Some(path) = &args.plot {
         refuse_overwriting(path, paths)?;
-        PlotFile::probe(path)
-    });
-    let plot = plot.transpose()?;
+    }
+    let plot = args.plot.as_deref().map(PlotFile::probe).transpose()?;
     let compared = match (&args.compare[..], &files[..]) {
         ([a, b], [of_a, of_b]) => {
             let (a, b) = (a.clone(), b.clone());

@@ -5,9 +5,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use hdrhistogram::Histogram;
-use serde::{Deserialize, Serialize};
 
-use super::engine::rounds;
+use super::record::Percentiles;
 
 /// Seconds of a batch: so long that reading the clock (about 20 ns) does not matter.
 const BATCH: f64 = 1e-6;
@@ -15,20 +14,6 @@ const BATCH: f64 = 1e-6;
 const MOST: u32 = 2_000;
 /// The significant digits that a histogram keeps of each sample.
 const DIGITS: u8 = 3;
-
-/// Times of one operation. A sample is a batch of `operations` that were timed together, so a delay of one of them
-/// appears divided by the size of the batch.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Percentiles {
-    pub(super) unit: String,
-    pub(super) operations: u64,
-    pub(super) samples: u64,
-    pub(super) p50: f64,
-    pub(super) p90: f64,
-    pub(super) p99: f64,
-    pub(super) p999: f64,
-    pub(super) max: f64,
-}
 
 /// One rank's samples of one line.
 pub(super) struct Samples {
@@ -121,6 +106,19 @@ impl Samples {
             max,
         })
     }
+}
+
+/// The loop around a body. It is the only caller of the body, so the body is inlined here even if this function has
+/// several callers. The macro of the C program does the same.
+#[inline(never)]
+pub(super) fn rounds(
+    count: u32,
+    body: &mut impl FnMut() -> transom::Result<()>,
+) -> transom::Result<()> {
+    for _ in 0..count {
+        body()?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -5,16 +5,13 @@ use std::hint::black_box;
 use transom::raw::{Assert, Window};
 use transom::{BasicType, Info, Op};
 
-use super::args::{COLUMNS, Operation, Sync, Windows};
+use super::args::{COLUMNS, Operation, SPAN, Sync, Windows};
 use super::engine::{Bench, Line, Scale, TARGET};
 use super::error::Result;
 use super::measure::Timed;
 use super::memory::ZeroedMemory;
 use super::record::What;
 use super::{attach, busy, creation, pairs};
-
-/// Bytes of each rank's window and buffer.
-pub(super) const SPAN: usize = 16 << 20;
 
 /// Lines for each kind of window.
 const LINES: usize = 37;

@@ -6,22 +6,29 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::error::{BenchError, Result};
-use super::record::{FORMAT, Record};
+use crate::bench::record::{FORMAT, Record};
 
 /// The most bytes that are read from a file. It bounds the read of a device that never ends.
 const LONGEST: u64 = 256 << 20;
 
 /// A file of results.
-pub(super) struct Saved {
-    pub(super) path: PathBuf,
+pub(in crate::bench) struct Saved {
+    pub(in crate::bench) path: PathBuf,
     /// There is at least one.
-    pub(super) records: Vec<Record>,
+    pub(in crate::bench) records: Vec<Record>,
+}
+
+/// A file that cannot be compared or drawn.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot compare or plot {path:?}: {fault}")]
+pub(in crate::bench) struct SavedError {
+    path: PathBuf,
+    fault: Fault,
 }
 
 /// Why a file is not a file of results.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Fault {
+enum Fault {
     #[error("{0}")]
     Read(#[from] io::Error),
     #[error("longer than {LONGEST} bytes")]
@@ -46,23 +53,23 @@ pub(super) enum Fault {
 }
 
 impl Saved {
-    pub(super) fn read(path: &Path) -> Result<Self> {
+    pub(in crate::bench) fn read(path: &Path) -> Result<Self, SavedError> {
         let records = load(path).and_then(|text| parse(&text));
         let path = path.to_owned();
         match records {
             Ok(records) => Ok(Self { path, records }),
-            Err(fault) => Err(BenchError::Saved { path, fault }),
+            Err(fault) => Err(SavedError { path, fault }),
         }
     }
 
     /// The file's name without its folder and its suffix for JSON.
-    pub(super) fn name(&self) -> String {
+    pub(in crate::bench) fn name(&self) -> String {
         let stem = self.path.file_stem().unwrap_or(self.path.as_os_str());
         stem.to_string_lossy().replace(char::is_control, "?")
     }
 }
 
-fn load(path: &Path) -> std::result::Result<Vec<u8>, Fault> {
+fn load(path: &Path) -> Result<Vec<u8>, Fault> {
     let mut text = Vec::new();
     File::open(path)?.take(LONGEST + 1).read_to_end(&mut text)?;
     match text.len() as u64 > LONGEST {
@@ -71,7 +78,7 @@ fn load(path: &Path) -> std::result::Result<Vec<u8>, Fault> {
     }
 }
 
-fn parse(text: &[u8]) -> std::result::Result<Vec<Record>, Fault> {
+fn parse(text: &[u8]) -> Result<Vec<Record>, Fault> {
     let mut records = Vec::new();
     let lines = text.split_inclusive(|&byte| byte == b'\n');
     for (number, line) in (1..).zip(lines) {
@@ -104,8 +111,8 @@ fn parse(text: &[u8]) -> std::result::Result<Vec<Record>, Fault> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::tests::record;
     use super::*;
+    use crate::bench::record::tests::record;
 
     fn line(value: f64) -> String {
         serde_json::to_string(&record("put", 8, value)).unwrap()

@@ -5,10 +5,10 @@ use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
 
-use super::engine::median;
-use super::output::significant;
-use super::record::{Diagnostics, Record, Run, What, convert, grouped, in_order};
 use super::saved::Saved;
+use crate::bench::record::{
+    Diagnostics, Record, Run, What, convert, grouped, in_order, median, significant,
+};
 
 /// The largest number of runs of a file that are described.
 const SHOWN: usize = 4;
@@ -78,7 +78,7 @@ impl Verdict {
     }
 }
 
-pub(super) struct Ratios<'a> {
+pub(in crate::bench) struct Ratios<'a> {
     files: [&'a Saved; 2],
     rows: Vec<Row>,
     /// Names of the lines that only one of the files has.
@@ -87,7 +87,7 @@ pub(super) struct Ratios<'a> {
 
 impl<'a> Ratios<'a> {
     /// `None` if the files have no line in common.
-    pub(super) fn of(files: [&'a Saved; 2]) -> Option<Self> {
+    pub(in crate::bench) fn of(files: [&'a Saved; 2]) -> Option<Self> {
         let tells_apart = files.iter().any(|file| jobs(file).len() > 1);
         let [a, b] = files.map(|file| lines(file, tells_apart));
         let mut there: BTreeMap<_, _> = b.iter().map(|(key, records)| (key, records)).collect();
@@ -105,7 +105,7 @@ impl<'a> Ratios<'a> {
     }
 
     /// The number of lines that are worse in the second file by more than this fraction.
-    pub(super) fn worse(&self, tolerance: f64) -> usize {
+    pub(in crate::bench) fn worse(&self, tolerance: f64) -> usize {
         self.count(Verdict::Worse, tolerance)
     }
 
@@ -115,7 +115,7 @@ impl<'a> Ratios<'a> {
     }
 
     /// Writes colours too. `to` removes them if the output does not show colours.
-    pub(super) fn write(&self, to: &mut impl Write, tolerance: f64) -> io::Result<()> {
+    pub(in crate::bench) fn write(&self, to: &mut impl Write, tolerance: f64) -> io::Result<()> {
         for (letter, file) in ["A", "B"].into_iter().zip(self.files) {
             let runs = in_order(file.records.iter().map(|record| &record.run));
             for run in runs.iter().take(SHOWN) {
@@ -284,10 +284,10 @@ fn row(name: String, a: &[&Record], b: &[&Record]) -> Row {
 mod tests {
     use std::path::PathBuf;
 
-    use super::super::record::Metric;
-    use super::super::record::tests::record;
-    use super::super::samples::Percentiles;
     use super::*;
+    use crate::bench::record::Metric;
+    use crate::bench::record::Percentiles;
+    use crate::bench::record::tests::record;
 
     fn saved(name: &str, records: Vec<Record>) -> Saved {
         let path = PathBuf::from(format!("/tmp/{name}.json"));

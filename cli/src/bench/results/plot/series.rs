@@ -1,9 +1,7 @@
 //! Selects the lines of results for a picture, and labels them.
 
-use super::super::engine::median;
-use super::super::error::{BenchError, Result};
-use super::super::record::{Metric, Record, Run, What, grouped, in_order};
-use super::Source;
+use super::{PlotError, Result, Source};
+use crate::bench::record::{Metric, Record, Run, What, grouped, in_order, median};
 use crate::picture::{Chart, Picture, Series, ticks};
 
 /// More lines could not be told apart.
@@ -39,16 +37,16 @@ const BANDWIDTH: Chart = Chart {
 };
 
 impl Picture {
-    pub(super) fn of(sources: &[Source<'_>]) -> Result<Self> {
+    pub(in crate::bench) fn of(sources: &[Source<'_>]) -> Result<Self> {
         let mut found = collect(sources);
         // A series with one size has no line. In a picture with other series it is left out.
         if found.iter().any(|(_, times)| times.len() > 1) {
             found.retain(|(_, times)| times.len() > 1);
         }
         match found.len() {
-            0 => return Err(BenchError::NoSizes),
+            0 => return Err(PlotError::NoSizes),
             1..=MOST => {}
-            found => return Err(BenchError::TooManySeries { found, most: MOST }),
+            found => return Err(PlotError::TooManySeries { found, most: MOST }),
         }
         // Series for comparison come last.
         found.sort_by_key(|(key, _)| (key.job.0, key.what.sync == "none"));
@@ -207,8 +205,8 @@ fn captions(sources: &[Source<'_>], jobs: &[&Job]) -> (String, String) {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::super::record::tests::record;
     use super::*;
+    use crate::bench::record::tests::record;
 
     /// For each series: the operation, the run, and whether the windows are over the caller's memory.
     fn looks(picture: &Picture) -> Vec<(usize, usize, bool)> {
@@ -257,8 +255,8 @@ mod tests {
         busy.what.case = Some("busy_target".to_owned());
         let records = [busy, record("none", 0, 5.0), record("create_free", 8, 5.0)];
         let nothing = Picture::of(&[(String::new(), &records)]);
-        assert!(matches!(nothing, Err(BenchError::NoSizes)));
-        assert!(matches!(Picture::of(&[]), Err(BenchError::NoSizes)));
+        assert!(matches!(nothing, Err(PlotError::NoSizes)));
+        assert!(matches!(Picture::of(&[]), Err(PlotError::NoSizes)));
         let hinted = |number: usize| {
             let mut record = record("put", 8, 5.0);
             let hint = ("no_locks".to_owned(), number.to_string());
@@ -267,7 +265,7 @@ mod tests {
         };
         let records: Vec<_> = (0..=MOST).map(hinted).collect();
         let too_many = Picture::of(&[(String::new(), &records)]);
-        assert!(matches!(too_many, Err(BenchError::TooManySeries { .. })));
+        assert!(matches!(too_many, Err(PlotError::TooManySeries { .. })));
     }
 
     #[test]
