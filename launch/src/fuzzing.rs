@@ -32,7 +32,11 @@ mod tests {
             b"node-7.cluster.local:4711".to_vec(),
             b"[fe80::1%2]:4711".to_vec(),
             // A rank's hello with a wrong proof. The same bytes are also a challenge.
-            [&b"transom meeting\x02\x03\0\0\0\x07\0\0\0"[..], &[9; 64]].concat(),
+            [
+                &b"transom meeting\x03\x03\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0"[..],
+                &[9; 64],
+            ]
+            .concat(),
             // The text of a fault.
             b"rank 3 ended while the job started, or gave up".to_vec(),
         ]

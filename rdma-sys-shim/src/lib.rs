@@ -25,6 +25,8 @@ pub mod memory;
 mod neighbours;
 mod pages;
 mod primitive;
+#[doc(hidden)]
+pub mod proof;
 mod provider;
 pub mod rdma;
 mod rdma_devices;

@@ -103,9 +103,9 @@ fn among_strangers(over: &Over) {
     let says: [&[u8]; 5] = [
         b"",
         b"GET / HTTP/1.1\r\n\r\n",
-        b"transom meeting\x02",
-        &[0xff; 4096],
         b"transom meeting\x03",
+        &[0xff; 4096],
+        b"transom meeting\x04",
     ];
     let mut strangers = Vec::new();
     for turn in 0..40 {
@@ -118,7 +118,11 @@ fn among_strangers(over: &Over) {
     }
     // One knows the protocol, but for the secret.
     let mut impostor = plan.stranger();
-    let hello = [&b"transom meeting\x02\x01\0\0\0\x03\0\0\0"[..], &[7; 64]].concat();
+    let hello = [
+        &b"transom meeting\x03\x01\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0"[..],
+        &[7; 64],
+    ]
+    .concat();
     impostor.write_all(&hello).expect("rank 0 listens");
     strangers.push(impostor);
     succeeded(vec![first, plan.rank(1, "ring"), plan.rank(2, "ring")]);

@@ -4,8 +4,9 @@
 //! A message is a kind, the length of its body, the body, and a tag over all of these and the message's number. This
 //! file uses no sockets.
 
+use rdma_sys_shim::proof::{Secret, TAG};
+
 use super::fault::{self, Fault};
-use super::secret::{Secret, TAG};
 
 const HEADER: usize = 5;
 const PURPOSE: &str = "message";

@@ -2,24 +2,25 @@
 
 use std::io::{self, Read, Write};
 
+use rdma_sys_shim::proof::{Host, HostStep, Secret};
+
 use super::address::Address;
 use super::channel::{Channel, SHORT};
 use super::fault::Fault;
-use super::handshake::{Claim, Host, HostStep, greet};
-use super::secret::Secret;
+use super::handshake::{Claim, MAGIC, greet};
 
 /// What an unknown process sends to rank 0, in whatever pieces it arrives.
 pub fn rendezvous_guest(bytes: &[u8]) {
-    let mut host = Host::new(Secret::new("secret"), &[1; 32]);
+    let (mut host, secret) = (Host::new(&MAGIC, &[1; 32]), Secret::new("secret"));
     let mut rest = bytes;
     while !rest.is_empty() {
         let wants = host.wants();
         assert!((1..=64).contains(&wants));
         let (now, later) = rest.split_at(wants.min(rest.len()));
         rest = later;
-        match host.receive(now) {
+        match host.receive(&secret, now) {
             HostStep::Receive => assert!(rest.is_empty(), "wants more, and has all"),
-            HostStep::Send(_) => {}
+            HostStep::Send(..) => {}
             HostStep::Admit(..) => panic!("admitted without the secret"),
             HostStep::Refuse(answer, ..) => {
                 assert!(answer.len() <= 64);

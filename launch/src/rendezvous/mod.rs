@@ -1,7 +1,7 @@
 //! Ranks that no launcher started together meet over TCP: rank 0 listens at an address that all ranks know, and the
 //! others connect to it.
 //!
-//! Ranks prove to each other that they know the job's secret (`handshake`). After that nobody else can change what
+//! Ranks prove to each other that they know the job's secret (`handshake`, `rdma_sys_shim::proof`). After that nobody else can change what
 //! they send (`channel`), but whoever sees their packets can read it. `register` records which ranks have come. These
 //! three do not use sockets. `center` is rank 0, and `spoke` is any other rank. `newcomers` are connections to rank 0
 //! that have not proved yet that they know the secret. After the proof, a connection is a `line`.
@@ -26,7 +26,6 @@ mod handshake;
 mod line;
 mod newcomers;
 mod register;
-mod secret;
 mod spoke;
 
 use std::sync::{Mutex, PoisonError};
@@ -35,7 +34,7 @@ use std::time::Duration;
 pub use address::Address;
 pub use error::RendezvousError;
 pub use fault::Fault;
-pub use secret::Secret;
+pub use rdma_sys_shim::proof::Secret;
 
 use crate::bootstrap::{Allgather, AllgatherError, Bootstrap};
 use center::Center;

@@ -8,10 +8,12 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd as _;
 use std::time::{Duration, Instant};
 
+use rdma_sys_shim::proof::{Host, HostStep, Secret};
+
+use super::channel::Channel;
 use super::error::RendezvousError;
-use super::handshake::{Claim, Host, HostStep};
+use super::handshake::{Claim, MAGIC, keys};
 use super::line::Line;
-use super::secret::Secret;
 use crate::sys;
 
 /// How long a connection may take to prove who it is. A rank does nothing else during this time.
@@ -44,7 +46,7 @@ enum Heard {
 }
 
 impl Newcomer {
-    fn hear(mut self) -> Heard {
+    fn hear(mut self, secret: &Secret) -> Heard {
         loop {
             let mut bytes = vec![0; self.host.wants()];
             let len = match self.stream.read(&mut bytes) {
@@ -56,22 +58,23 @@ impl Newcomer {
                     _ => return Heard::Gone,
                 },
             };
-            match self.host.receive(&bytes[..len]) {
+            match self.host.receive(secret, &bytes[..len]) {
                 HostStep::Receive => {}
-                HostStep::Send(challenge) => {
+                HostStep::Send(challenge, _) => {
                     if !self.takes(&challenge) {
                         return Heard::Gone;
                     }
                 }
-                HostStep::Admit(answer, claim, channel) => {
-                    let line = Line::new(self.stream, channel, &answer);
-                    return Heard::Arrived(Arrival::Rank(claim, self.from, line));
+                HostStep::Admit(answer, who, said) => {
+                    let [up, down] = keys(secret, &said);
+                    let line = Line::new(self.stream, Channel::new(down, up), &answer);
+                    return Heard::Arrived(Arrival::Rank(who.into(), self.from, line));
                 }
-                HostStep::Refuse(answer, refused, claim) => {
+                HostStep::Refuse(answer, refused, who) => {
                     self.takes(&answer);
                     tracing::debug!(from = %self.from, ?refused, "no rank of this job");
-                    return match claim {
-                        Some(claim) => Heard::Arrived(Arrival::OtherSecret(claim, self.from)),
+                    return match who {
+                        Some(who) => Heard::Arrived(Arrival::OtherSecret(who.into(), self.from)),
                         None => Heard::Gone,
                     };
                 }
@@ -155,7 +158,7 @@ impl Newcomers {
         let now = Instant::now();
         let mut arrivals = Vec::new();
         for one in std::mem::take(&mut self.all) {
-            match one.hear() {
+            match one.hear(&self.secret) {
                 Heard::Waiting(one) if one.until > now => self.all.push_back(one),
                 Heard::Waiting(one) => {
                     tracing::debug!(from = %one.from, "said too little for too long");
@@ -180,7 +183,7 @@ impl Newcomers {
         self.all.push_back(Newcomer {
             stream,
             from,
-            host: Host::new(self.secret.clone(), &nonce),
+            host: Host::new(&MAGIC, &nonce),
             until: Instant::now() + HANDSHAKE,
         });
         Ok(())
@@ -202,7 +205,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let place = listener.local_addr().unwrap();
         (
-            Newcomers::new(vec![listener], Secret::none(), 2).unwrap(),
+            Newcomers::new(vec![listener], Secret::new(""), 2).unwrap(),
             place,
         )
     }

@@ -5,9 +5,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use rdma_sys_shim::proof::Refused;
+
 use super::channel::{Channel, Message, SHORT};
 use super::error::RendezvousError;
-use super::handshake::{Claim, Refused, VERSION, greet};
+use super::handshake::{Claim, VERSION, greet};
 use super::{GRACE, Member, REMIND_AFTER};
 use crate::sys;
 

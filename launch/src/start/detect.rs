@@ -233,7 +233,8 @@ impl Environment<'_> {
                 ));
             }
             Some(secret) => Secret::new(secret),
-            None if address.is_local() => Secret::none(),
+            // It is public.
+            None if address.is_local() => Secret::new(""),
             None => {
                 return Err(self.error(
                     "the ranks meet where other hosts may come too, and have no secret by which to know \

@@ -15,11 +15,11 @@ use rustix::event::{EventfdFlags, Timespec, eventfd};
 
 use super::call_bell::CallBell;
 use super::lending::Lending;
-use super::proof::{Challenge, FULL, HELLO, Key, PROOF, WELCOME};
-use super::record::Record;
+use super::record::{MAGIC, Record};
 use super::socket::{OwnDescriptor, Stream};
 use super::stream::{Moved, SILENCE, Side, prepare, receive, send};
 use crate::assist::{Assisted, Attached, try_lock};
+use crate::proof::{CHALLENGE, Host, HostStep, LONGEST, Refused, Secret};
 use crate::signals::without_signals;
 use crate::system::random;
 use crate::{Error, Result};
@@ -35,6 +35,10 @@ const MOST_OF_ADDRESS: usize = 128;
 const LEAST_PROOF_TIME: Duration = Duration::from_secs(1);
 /// How long nothing is accepted after accepting has failed.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// What is sent in place of an answer when no descriptor is free for the connection. It proves nothing, and affects only
+/// the origin's error.
+pub(super) const FULL: [u8; CHALLENGE] = [0xff; CHALLENGE];
 
 /// How long a connection pauses.
 const RETRY: Duration = Duration::from_millis(1);
@@ -162,7 +166,7 @@ impl<S: Serve> ChannelAgent<S> {
             listener,
             lending: lending.clone(),
             instance: own.instance,
-            key: own.key.with(own.secret),
+            key: own.proven(own.secret),
             service,
             connections: HashMap::new(),
             next: FIRST,
@@ -233,15 +237,7 @@ struct Connection<P> {
 }
 
 enum Stage<P> {
-    Greeted {
-        hello: [u8; HELLO],
-        got: usize,
-    },
-    Challenged {
-        challenge: Challenge,
-        proof: [u8; PROOF],
-        got: usize,
-    },
+    Proving(Host),
     Serving(P),
 }
 
@@ -270,7 +266,7 @@ struct Running<S: Serve> {
     listener: OwnDescriptor<TcpListener>,
     lending: Arc<Lending>,
     instance: u64,
-    key: Key,
+    key: Secret,
     service: S,
     connections: HashMap<u64, Connection<S::Peer>>,
     next: u64,
@@ -609,7 +605,7 @@ impl<S: Serve> Running<S> {
         let told = self.listener.accept().and_then(|(stream, _)| {
             stream.set_nonblocking(true)?;
             // With unread input, closing would send a reset, and the peer could lose the answer.
-            let _ = receive(&stream, &mut [0; HELLO])?;
+            let _ = receive(&stream, &mut [0; LONGEST])?;
             send(&stream, &FULL)
         });
         self.spare = spare();
@@ -618,11 +614,8 @@ impl<S: Serve> Running<S> {
 
     fn admit(&mut self, stream: Stream, from: IpAddr) -> io::Result<()> {
         prepare(&stream, Side::Target)?;
-        let stage = Stage::Greeted {
-            hello: [0; HELLO],
-            got: 0,
-        };
-        let token = self.keep(stream, stage)?;
+        let nonce = random().map_err(io::Error::other)?;
+        let token = self.keep(stream, Stage::Proving(Host::new(&MAGIC, &nonce)))?;
         self.unproven.push_back(Unproven {
             token,
             since: Instant::now(),
@@ -746,49 +739,44 @@ impl<P> Connection<P> {
     /// Does what is possible without waiting. An error concerns this connection.
     fn go_on<S: Serve<Peer = P>>(
         &mut self,
-        (instance, key, has_left): (u64, &Key, bool),
+        (instance, key, has_left): (u64, &Secret, bool),
         service: &mut S,
     ) -> io::Result<Next> {
         loop {
             let next = match &mut self.stage {
-                Stage::Greeted { hello, got } => {
-                    if let Some(next) = fill(&self.stream, hello, got)? {
-                        return Ok(next);
-                    }
-                    let nonce = random().map_err(io::Error::other)?;
-                    let Some((challenge, answer)) = Challenge::new(hello, key, instance, nonce)
-                    else {
-                        return Ok(Next::Ends);
+                Stage::Proving(host) => {
+                    let mut bytes = [0; LONGEST];
+                    let step = match receive(&self.stream, &mut bytes[..host.wants()])? {
+                        Moved::Bytes(got) => host.receive(key, &bytes[..got]),
+                        Moved::Nothing => return Ok(Next::Waits(EventFlags::IN)),
+                        Moved::End => return Ok(Next::Ends),
                     };
-                    if !is_sent(&self.stream, &answer)? {
-                        return Ok(Next::Ends);
+                    match step {
+                        HostStep::Receive => continue,
+                        // Nothing is answered to a process that means another one.
+                        HostStep::Send(challenge, [meant, _]) => {
+                            if meant != instance || !is_sent(&self.stream, &challenge)? {
+                                return Ok(Next::Ends);
+                            }
+                            continue;
+                        }
+                        HostStep::Admit(answer, [_, origin], _) => {
+                            if !is_sent(&self.stream, &answer)? {
+                                return Ok(Next::Ends);
+                            }
+                            let mut peer = service.admit(origin);
+                            if has_left {
+                                service.leave(&mut peer);
+                            }
+                            Stage::Serving(peer)
+                        }
+                        HostStep::Refuse(answer, Refused::Secret, _) => {
+                            tracing::warn!("a connection with a wrong key was dropped");
+                            is_sent(&self.stream, &answer)?;
+                            return Ok(Next::Ends);
+                        }
+                        HostStep::Refuse(..) => return Ok(Next::Ends),
                     }
-                    Stage::Challenged {
-                        challenge,
-                        proof: [0; PROOF],
-                        got: 0,
-                    }
-                }
-                Stage::Challenged {
-                    challenge,
-                    proof,
-                    got,
-                } => {
-                    if let Some(next) = fill(&self.stream, proof, got)? {
-                        return Ok(next);
-                    }
-                    if !challenge.is_met(key, proof) {
-                        tracing::warn!("a connection with a wrong key was dropped");
-                        return Ok(Next::Ends);
-                    }
-                    if !is_sent(&self.stream, &WELCOME)? {
-                        return Ok(Next::Ends);
-                    }
-                    let mut peer = service.admit(challenge.origin);
-                    if has_left {
-                        service.leave(&mut peer);
-                    }
-                    Stage::Serving(peer)
                 }
                 Stage::Serving(peer) => return service.serve(&self.stream, peer),
             };
@@ -801,16 +789,4 @@ impl<P> Connection<P> {
 fn is_sent(stream: &TcpStream, bytes: &[u8]) -> io::Result<bool> {
     let sent = send(stream, bytes)?;
     Ok(matches!(sent, Moved::Bytes(sent) if sent == bytes.len()))
-}
-
-/// Receives until the message is complete, and no more; then returns `None`.
-fn fill(stream: &TcpStream, message: &mut [u8], got: &mut usize) -> io::Result<Option<Next>> {
-    while *got < message.len() {
-        match receive(stream, &mut message[*got..])? {
-            Moved::Bytes(bytes) => *got += bytes,
-            Moved::Nothing => return Ok(Some(Next::Waits(EventFlags::IN))),
-            Moved::End => return Ok(Some(Next::Ends)),
-        }
-    }
-    Ok(None)
 }

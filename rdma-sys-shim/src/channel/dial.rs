@@ -2,20 +2,21 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::agent::FULL;
 use super::interfaces::candidates;
-use super::proof::{CHALLENGE, FULL, HELLO, WELCOME, hello, prove};
-use super::record::Record;
+use super::record::{MAGIC, Record};
 use super::socket::{OwnDescriptor, Stream};
 use super::stream::{SILENCE, Side, Until, await_answer, prepare};
 use crate::device::cancellation::Cancellation;
 use crate::error::TCP;
+use crate::proof::{Guest, Refused};
 use crate::system::{is_shortage, random};
 use crate::{Error, LIVENESS_INTERVAL, Result};
 
@@ -43,7 +44,7 @@ enum Failed {
 struct Greeted {
     at: SocketAddr,
     stream: Stream,
-    hello: [u8; HELLO],
+    guest: Guest,
 }
 
 /// What the dials of a process have in common.
@@ -270,8 +271,8 @@ fn try_once(
     })?;
     let stream = OwnDescriptor::new(stream);
     let nonce = random().map_err(|error| Failed::Call(io::Error::other(error)))?;
-    let hello = hello(peer.instance, own.instance, &nonce);
-    let greeted = Greeted { at, stream, hello };
+    let guest = Guest::new(&MAGIC, [peer.instance, own.instance], &nonce);
+    let greeted = Greeted { at, stream, guest };
     greeted.greet(patience).map_err(as_of_peer)?;
     match greeted.has_answer(patience) {
         Ok(false) => Err(Failed::Silent(greeted)),
@@ -287,7 +288,7 @@ impl Greeted {
         await_answer(&self.stream);
         self.stream.set_nonblocking(false)?;
         self.stream.set_write_timeout(Some(patience))?;
-        (&*self.stream).write_all(&self.hello)
+        (&*self.stream).write_all(self.guest.hello())
     }
 
     /// Whether the peer has answered, or has ended the connection, within `patience`.
@@ -311,22 +312,13 @@ impl Greeted {
         patience: Duration,
     ) -> std::result::Result<Stream, Failed> {
         let stream = self.stream;
-        let mut answer = [0; CHALLENGE];
-        let read = Until(&stream, Instant::now() + patience).read_exact(&mut answer);
-        read.map_err(as_of_peer)?;
-        if answer == FULL {
-            return Err(Failed::Full);
-        }
-        let key = peer.key.with(own.secret);
-        let proof = prove(&key, &self.hello, &answer).ok_or(Failed::Other)?;
-        let mut welcome = [0; WELCOME.len()];
-        (&*stream)
-            .write_all(&proof)
-            .and_then(|()| Until(&stream, Instant::now() + patience).read_exact(&mut welcome))
-            .map_err(as_of_peer)?;
-        if welcome != WELCOME {
-            return Err(Failed::Other);
-        }
+        let mut until = Until(&stream, Instant::now() + patience);
+        let proven = self.guest.prove(&peer.proven(own.secret), &mut until);
+        proven.map_err(|refused| match refused {
+            Refused::Io(error) => as_of_peer(error),
+            Refused::Stranger(begins) if FULL.starts_with(&begins) => Failed::Full,
+            Refused::Stranger(_) | Refused::Version(_) | Refused::Secret => Failed::Other,
+        })?;
         prepare(&stream, Side::Origin).map_err(Failed::Call)?;
         Ok(stream)
     }

@@ -7,10 +7,10 @@ use std::{fs, io};
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 
 use super::interfaces::{self, Interface};
-use super::proof::Key;
-use super::record::{LONGEST_HOST, Namespace, Network, Record};
+use super::record::{KEY, LONGEST_HOST, Namespace, Network, Record};
 use super::socket::OwnDescriptor;
 use crate::fields::beginning;
+use crate::proof::Secret;
 use crate::provider::JobSecret;
 use crate::system::{HostIdentity, allow_descriptors, host_name, random};
 use crate::{Error, Result, variable};
@@ -45,7 +45,7 @@ pub(crate) fn open(interface: &str, secret: JobSecret, first: Option<IpAddr>) ->
         pid: std::process::id(),
         host: beginning(&host_name(), LONGEST_HOST).to_owned(),
         instance: u64::from_ne_bytes(random()?),
-        key: Key(random()?),
+        key: Secret::new(random::<KEY>()?),
         secret,
         namespace: namespace()?,
         port,

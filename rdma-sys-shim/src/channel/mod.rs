@@ -15,7 +15,6 @@ mod interfaces;
 mod lending;
 mod listen;
 mod peers;
-mod proof;
 mod record;
 mod socket;
 mod stream;
@@ -25,11 +24,11 @@ pub(crate) use dial::{Dialling, Redialled, dial, redial};
 pub(crate) use interfaces::{Interface, all, published, why_none};
 pub(crate) use listen::{Opened, interface, open};
 pub(crate) use peers::{KnownPeers, Presence, Status};
-#[cfg(any(test, fuzzing))]
-pub(crate) use proof::{Challenge, HELLO, KEY, Key, hello};
 pub(crate) use record::Record;
 #[cfg(all(test, feature = "verbs"))]
 pub(crate) use record::tests::record as longest_record;
+#[cfg(any(test, fuzzing))]
+pub(crate) use record::{KEY, MAGIC};
 #[cfg(any(test, fuzzing))]
 pub(crate) use record::{Namespace, Network};
 #[cfg(any(test, fuzzing))]

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use super::proof::{KEY, Key};
 use crate::fields::Fields;
+use crate::proof::{Magic, Secret};
 use crate::provider::JobSecret;
 use crate::{Error, Result};
 
@@ -11,13 +11,19 @@ use crate::{Error, Result};
 pub(crate) const LONGEST_HOST: usize = 48;
 pub(crate) const MOST_NETWORKS: usize = 6;
 
+/// What a process that connects begins with. Then it says whom it means and who it is, each by its instance.
+pub(crate) const MAGIC: Magic = *b"transom channel\x02";
+
+/// Bytes of a key.
+pub(crate) const KEY: usize = 32;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) pid: u32,
     pub(crate) host: String,
     /// Random, and so different for each device that was ever opened.
     pub(crate) instance: u64,
-    pub(crate) key: Key,
+    pub(crate) key: Secret,
     /// The secret of this process's job. The record does not contain it; zeros in a peer's.
     pub(crate) secret: JobSecret,
     /// The network namespace. Processes in one namespace have the same addresses, and reach each other by any of them.
@@ -60,7 +66,7 @@ impl Record {
         let mut bytes = mark.to_vec();
         bytes.extend(self.pid.to_le_bytes());
         bytes.extend(self.instance.to_le_bytes());
-        bytes.extend(self.key.0);
+        bytes.extend(&self.key.0);
         bytes.extend(self.namespace.boot);
         bytes.extend(self.namespace.inode.to_le_bytes());
         bytes.extend(self.port.to_le_bytes());
@@ -98,10 +104,16 @@ impl Record {
         })
     }
 
+    /// What processes of the job of this secret, which connect to the process of this record, prove to know. An
+    /// eavesdropper may learn the record.
+    pub(super) fn proven(&self, secret: JobSecret) -> Secret {
+        Secret::new(Secret::new(secret.0).tag("connection", &[&self.key.0]))
+    }
+
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let pid = fields.u32()?;
         let instance = fields.u64()?;
-        let key = Key(fields.array::<KEY>()?);
+        let key = Secret::new(fields.array::<KEY>()?);
         let boot = fields.array()?;
         let inode = fields.u64()?;
         let port = u16::from_le_bytes(fields.array()?);
@@ -140,7 +152,7 @@ pub(crate) mod tests {
             pid: 7,
             host: "n".repeat(LONGEST_HOST),
             instance: 11,
-            key: Key([3; KEY]),
+            key: Secret::new([3; KEY]),
             secret: JobSecret::default(),
             namespace: Namespace {
                 boot: [5; 16],

@@ -1,6 +1,6 @@
 //! Sockets that do not wait, as both sides of a connection use them.
 
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::AsRawFd as _;
 use std::time::{Duration, Instant};
@@ -191,6 +191,17 @@ impl Read for Until<'_> {
         self.0.set_read_timeout(Some(left))?;
         let mut stream = self.0;
         stream.read(to)
+    }
+}
+
+impl Write for Until<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut stream = self.0;
+        stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

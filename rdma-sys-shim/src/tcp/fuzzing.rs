@@ -9,11 +9,11 @@ use super::regions::Regions;
 use super::target::Target;
 use super::{MARK, decode};
 use crate::channel::{
-    Challenge, HELLO, KEY, Key, Moved, Namespace, Network, OwnDescriptor, Record, Redialled,
-    Status, hello,
+    KEY, MAGIC, Moved, Namespace, Network, OwnDescriptor, Record, Redialled, Status,
 };
 use crate::device::combine::GivenCombiner;
 use crate::device::combine::triple_and_add::TripleAndAdd;
+use crate::proof::{Guest, Host, HostStep, Secret};
 use crate::{Combination, JobSecret, LocalRegion, Operands, Width, memory};
 
 /// A decoded record survives encoding and decoding.
@@ -23,11 +23,18 @@ pub(crate) fn record(bytes: &[u8]) {
     }
 }
 
-/// The first message of a process that connects.
+/// What a process that connects says, in whatever pieces it arrives.
 pub(crate) fn greeting(bytes: &[u8]) {
-    if let Some(message) = bytes.first_chunk::<HELLO>() {
-        let answered = Challenge::new(message, &Key([1; KEY]), 7, [2; 32]);
-        assert!(answered.is_none() || message[8..16] == 7_u64.to_le_bytes());
+    let (mut host, secret) = (Host::new(&MAGIC, &[2; 32]), Secret::new([1; KEY]));
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let (now, later) = rest.split_at(host.wants().min(rest.len()));
+        rest = later;
+        match host.receive(&secret, now) {
+            HostStep::Receive | HostStep::Send(..) => {}
+            HostStep::Admit(..) => panic!("admitted without the key"),
+            HostStep::Refuse(..) => return,
+        }
     }
 }
 
@@ -189,7 +196,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         pid: 1,
         host: "n0".to_owned(),
         instance: 2,
-        key: Key([3; KEY]),
+        key: Secret::new([3; KEY]),
         secret: JobSecret::default(),
         namespace: Namespace {
             boot: [4; 16],
@@ -205,6 +212,6 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         requests,
         answers.concat(),
         record.encode(MARK),
-        hello(7, 8, &[9; 32]).to_vec(),
+        Guest::new(&MAGIC, [7, 8], &[9; 32]).hello().to_vec(),
     ]
 }

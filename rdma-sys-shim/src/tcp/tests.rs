@@ -14,8 +14,11 @@ use super::origin::{Origin, Peer};
 use super::serving::serve;
 use super::target::Target;
 use super::*;
-use crate::channel::{Next, OwnDescriptor, Presence, Redialled, Side, Status, Stream, prepare};
+use crate::channel::{
+    MAGIC, Next, OwnDescriptor, Presence, Redialled, Side, Status, Stream, prepare,
+};
 use crate::device::combine::GivenCombiner;
+use crate::proof::Guest;
 use crate::system::page_size;
 use crate::{Assist, Direction, Fetch, RemoteAddress, Ticket, Width};
 
@@ -571,4 +574,17 @@ fn a_key_is_worth_nothing_without_the_secret_of_the_job() {
     // To a process with another secret, another one seems to listen there.
     let stranger = open(2).connect(&record);
     assert!(matches!(stranger, Err(crate::Error::PeerGone { .. })));
+}
+
+#[test]
+fn nothing_is_answered_to_who_means_another_process() {
+    let target = open(1);
+    let record = decode(&target.address()).unwrap();
+    for (meant, is_answered) in [(record.instance, true), (record.instance ^ 1, false)] {
+        let mut stranger = TcpStream::connect(("127.0.0.1", record.port)).unwrap();
+        let guest = Guest::new(&MAGIC, [meant, 7], &[3; 32]);
+        stranger.write_all(guest.hello()).unwrap();
+        let answered = stranger.read(&mut [0]).unwrap() > 0;
+        assert_eq!(answered, is_answered);
+    }
 }
