@@ -58,16 +58,13 @@ pub(super) fn combination(work: &Work, widths: AtomicWidths) -> Combination {
 }
 
 impl Combiner for OfOthers {
-    fn element(&self, what: Combination) -> Option<ElementRuns> {
-        let Meaning { ty, .. } = Meaning::of(what)?;
-        Some(ElementRuns {
+    fn element(&self, what: Combination, address: u64) -> Option<(ElementRuns, bool)> {
+        let Meaning { ty, widths, .. } = Meaning::of(what)?;
+        let element = ElementRuns {
             extent: ty.extent(),
             runs: ty.runs(),
-        })
-    }
-
-    fn needs_lock(&self, what: Combination, address: u64) -> bool {
-        Meaning::of(what).is_none_or(|of| of.widths.word(of.ty, address).is_none())
+        };
+        Some((element, widths.word(ty, address).is_none()))
     }
 
     fn try_lock(&self, lock: &AtomicU64) -> Option<bool> {
@@ -193,9 +190,9 @@ mod tests {
                 } else {
                     Operands::One
                 };
-                let known = others.element(what(op, ty, operands, true));
+                let known = others.element(what(op, ty, operands, true), 0);
                 assert_eq!(known.is_some(), op.is_defined_for(ty), "{op:?} {ty:?}");
-                if let Some(element) = known {
+                if let Some((element, _)) = known {
                     assert_eq!((element.extent, element.runs), (ty.extent(), ty.runs()));
                 }
             }
@@ -217,17 +214,17 @@ mod tests {
                 ..what(Op::Sum, i64, Operands::One, false)
             },
         ] {
-            assert_eq!(others.element(wrong), None, "{wrong:?}");
-            assert!(others.needs_lock(wrong, 0));
+            assert_eq!(others.element(wrong, 0), None, "{wrong:?}");
         }
         assert!(
             others
-                .element(what(Op::Replace, i64, Operands::Compared, true))
+                .element(what(Op::Replace, i64, Operands::Compared, true), 0)
                 .is_some()
         );
         let sum = what(Op::Sum, i64, Operands::One, false);
-        assert!(!others.needs_lock(sum, 64) && others.needs_lock(sum, 68));
-        assert!(others.needs_lock(Combination { atomics: 0, ..sum }, 64));
+        let needs_lock = |what, address| others.element(what, address).unwrap().1;
+        assert!(!needs_lock(sum, 64) && needs_lock(sum, 68));
+        assert!(needs_lock(Combination { atomics: 0, ..sum }, 64));
     }
 
     #[test]

@@ -202,11 +202,9 @@ impl CombinedElements {
 /// Carries out accumulates on memory of this process for peers: the code by which this process accumulates on mapped
 /// memory, too.
 pub trait Combiner: Send + Sync {
-    /// How the elements lie; `None` if there is no such combination.
-    fn element(&self, what: Combination) -> Option<ElementRuns>;
-
-    /// Whether elements from this address on are updated under the lock.
-    fn needs_lock(&self, what: Combination, address: u64) -> bool;
+    /// How the elements lie, and whether those from this address on are updated under the lock. `None` if there is no
+    /// such combination.
+    fn element(&self, what: Combination, address: u64) -> Option<(ElementRuns, bool)>;
 
     /// Takes the lock if it is free; `None` if the word is not a lock.
     fn try_lock(&self, lock: &AtomicU64) -> Option<bool>;
@@ -215,7 +213,7 @@ pub trait Combiner: Send + Sync {
     fn unlock(&self, lock: &AtomicU64);
 
     /// Combines operands into `count` elements at `at`, and stores the previous elements at `old`. Operands and previous
-    /// elements have no padding. If [`Combiner::needs_lock`], the lock is held.
+    /// elements have no padding. The lock is held if [`Combiner::element`] asks for it.
     ///
     /// # Safety
     /// `operands` is readable and `old` writable for what the combination sends and fetches. The elements at `at` are
@@ -264,12 +262,12 @@ const ATTEMPTS: u32 = 256;
 /// Carries out a part of an accumulate on memory of this process.
 ///
 /// # Safety
-/// As for [`Combiner::combine`], except that the lock is not held. `lock` is aligned, in memory that is shared with
-/// peers; both may be unmapped by now.
+/// As for [`Combiner::combine`], except that the lock is not held. `lock`, if [`Combiner::element`] asks for one, is
+/// aligned, in memory that is shared with peers; both may be unmapped by now.
 pub(crate) unsafe fn carry_out(
     combiner: &dyn Combiner,
     what: Combination,
-    lock: *mut u8,
+    lock: Option<*mut u8>,
     (at, count, span): (*mut u8, usize, usize),
     operands: *const u8,
     old: *mut u8,
@@ -286,9 +284,9 @@ pub(crate) unsafe fn carry_out(
             Err(AccessFault) => Combined::Faulted,
         }
     };
-    if !combiner.needs_lock(what, at.addr() as u64) {
+    let Some(lock) = lock else {
         return combine();
-    }
+    };
     for _ in 0..ATTEMPTS {
         // SAFETY: an aligned word of shared memory, by the caller's promise; `try_lock` uses its atomics, and holds nothing.
         let taken = unsafe {

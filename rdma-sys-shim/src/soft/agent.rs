@@ -186,7 +186,7 @@ fn check_and_apply(segment: &Segment, index: usize, slot: &Slot) -> Option<u64> 
             address: first,
             rkey: second,
         };
-        combine(segment, index, (at, len), lock)?;
+        combine(segment, index, (at, len, rkey), lock)?;
         return Some(slot.operands[0].load(Ordering::Relaxed));
     }
     let data = request::data(segment, index, operation, len);
@@ -218,28 +218,27 @@ fn check_and_apply(segment: &Segment, index: usize, slot: &Slot) -> Option<u64> 
 fn combine(
     segment: &Segment,
     index: usize,
-    (at, len): (*mut u8, usize),
+    (at, len, rkey): (*mut u8, usize, u64),
     lock: RemoteAddress,
 ) -> Option<()> {
     let slot = segment.slot(index);
     let what = Combination::decode(slot.width.load(Ordering::Relaxed).to_ne_bytes())?;
-    let combiner = segment.combiner.get()?;
-    let element = combiner.element(what)?;
+    let (combiner, address) = (segment.combiner.get()?, at.addr() as u64);
+    let (element, needs_lock) = combiner.element(what, address)?;
     let count = element.count(len as u64)?;
     let sent = what.sent(&element).checked_mul(count)?;
     let fetched = what.fetched(&element).checked_mul(count)?;
     let allows =
         |rkey, address, len| table::allows(segment, rkey, address, len, Access::ATOMIC).is_ok();
-    let address = at.addr() as u64;
-    let may = match combiner.needs_lock(what, address) {
+    let may = match needs_lock {
         true => lock.address.is_multiple_of(8) && allows(lock.rkey, lock.address, 8),
-        false => allows(slot.rkey.load(Ordering::Relaxed), address, len as u64),
+        false => allows(rkey, address, len as u64),
     };
     if fetched.checked_add(sent)? > SLOT_BYTES || !may {
         return None;
     }
     let (operands, old) = request::combined(segment, index, sent, fetched);
-    let lock = lock.address as usize as *mut u8;
+    let lock = needs_lock.then_some(lock.address as usize as *mut u8);
     // SAFETY: as in `check_and_apply`, for both places. What is sent and fetched has room in the slot.
     let combined =
         unsafe { combine::carry_out(combiner, what, lock, (at, count, len), operands, old) };

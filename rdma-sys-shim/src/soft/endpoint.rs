@@ -518,11 +518,8 @@ impl Endpoint for SoftEndpoint {
         elements: CombinedElements,
     ) -> Result<(usize, Ticket)> {
         let (mut done, count) = (0, elements.count);
-        let known = self.combiner.get().and_then(|combiner| {
-            let needs_lock = combiner.needs_lock(what, at.address);
-            Some((needs_lock, combiner.element(what)?))
-        });
-        let Some((needs_lock, element)) = known else {
+        let known = (self.combiner.get()).and_then(|combiner| combiner.element(what, at.address));
+        let Some((element, needs_lock)) = known else {
             return Ok((done, Ticket::DONE));
         };
         let span = element.span(count);

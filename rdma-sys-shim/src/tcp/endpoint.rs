@@ -335,8 +335,8 @@ impl Endpoint for TcpEndpoint {
         at: RemoteAddress,
         elements: CombinedElements,
     ) -> Result<(usize, Ticket)> {
-        let known = (self.combiner.get()).and_then(|combiner| combiner.element(what));
-        let Some(element) = known else {
+        let known = (self.combiner.get()).and_then(|combiner| combiner.element(what, at.address));
+        let Some((element, _)) = known else {
             return Ok((0, Ticket::DONE));
         };
         // What has padding goes in many small pieces: too many for one request.

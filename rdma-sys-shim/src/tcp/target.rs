@@ -375,10 +375,10 @@ impl Target {
     /// to wait for more, or for the lock.
     fn take_combined(&mut self, request: Request, bytes: &[u8]) -> Option<usize> {
         let known = self.combiner.get().and_then(|combiner| {
-            let element = combiner.element(request.what)?;
-            Some((combiner, element, element.count(request.len)?))
+            let (element, needs_lock) = combiner.element(request.what, request.at.address)?;
+            Some((combiner, element, needs_lock, element.count(request.len)?))
         });
-        let Some((combiner, element, left)) = known else {
+        let Some((combiner, element, needs_lock, left)) = known else {
             self.refuse(request, Refusal::NoCombination);
             return Some(0);
         };
@@ -402,6 +402,7 @@ impl Target {
             // and room for the previous ones.
             unsafe {
                 let (what, operands) = (request.what, bytes.as_ptr());
+                let lock = needs_lock.then_some(lock);
                 carry_out(combiner, what, lock, (at, count, span), operands, old)
             }
         };

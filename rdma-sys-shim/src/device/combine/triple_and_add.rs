@@ -37,15 +37,11 @@ const HELD: u64 = 1;
 pub(crate) const NO_LOCK: u64 = 77;
 
 impl Combiner for TripleAndAdd {
-    fn element(&self, what: Combination) -> Option<ElementRuns> {
-        if what.operands == Operands::Compared {
+    fn element(&self, what: Combination, _: u64) -> Option<(ElementRuns, bool)> {
+        if what.operands == Operands::Compared || what.operation != 0 {
             return None;
         }
-        (what.operation == 0).then_some(*TYPES.get(usize::from(what.ty))?)
-    }
-
-    fn needs_lock(&self, what: Combination, _: u64) -> bool {
-        what.atomics == 0
+        Some((*TYPES.get(usize::from(what.ty))?, what.atomics == 0))
     }
 
     fn try_lock(&self, lock: &AtomicU64) -> Option<bool> {
