@@ -307,6 +307,19 @@ fn elements(near: Elements, far: Elements) -> Option<(usize, BasicType)> {
     (same && near.count <= far.count && near.count >= 0).then_some((near.count as usize, here.ty))
 }
 
+/// The same for calls that return the old values of all elements at the target, and the target. For NoOp, MPI ignores
+/// the origin.
+#[inline(always)]
+fn fetched_elements(near: Near, result: Near, far: Far, op: Op) -> Option<(u32, usize, BasicType)> {
+    let (count, ty) = elements(far.elements, result.elements)?;
+    let is_whole = op == Op::NoOp
+        || (near.elements.count == far.elements.count
+            && is_address(near.at)
+            && elements(near.elements, far.elements).is_some());
+    let target = far.somebody()?;
+    (is_whole && is_address(result.at)).then_some((target, count, ty))
+}
+
 /// The type of a call on one element.
 #[inline(always)]
 fn single(ty: MPI_Datatype) -> Result<BasicType> {
@@ -451,9 +464,16 @@ operations! {
         win: MPI_Win) of win as ours {
         let from = near(origin, origin_count, origin_type);
         let into = near(result, result_count, result_type);
-        let at = far(target, disp, count, ty);
+        let (at, window) = (far(target, disp, count, ty), ours.window());
         // SAFETY: the program keeps MPI's rules for buffers.
-        op(handle).and_then(|op| unsafe { get_accumulate(ours.window(), from, into, at, op) })
+        op(handle).and_then(|op| unsafe {
+            match fetched_elements(from, into, at, op) {
+                Some((target, count, ty)) => window
+                    .get_accumulate(origin.cast(), result.cast(), count, ty, target, disp as u64, op)
+                    .map_err(Into::into),
+                None => get_accumulate(window, from, into, at, op),
+            }
+        })
     }
 
     MPI_Rput PMPI_Rput MPI_Rput_c PMPI_Rput_c(N origin: *const c_void, origin_count: N, origin_type: MPI_Datatype,
