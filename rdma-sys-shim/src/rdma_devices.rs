@@ -1,6 +1,5 @@
 //! RDMA devices as a provider. Builds without the verbs library list them, and refuse to open them.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use crate::agent_atomics::{self, AtomicsSetting};
@@ -63,13 +62,13 @@ impl Provider for RdmaDevices {
     }
 
     fn remedy_between_hosts(&self) -> Option<&'static str> {
-        let devices = rdma::read(Path::new(rdma::CLASS));
+        let devices = rdma::read(&rdma::class());
         Some(remedy(!devices.is_empty(), crate::has_verbs()))
     }
 }
 
 fn read() -> Vec<RdmaDevice> {
-    let mut devices = rdma::read(Path::new(rdma::CLASS));
+    let mut devices = rdma::read(&rdma::class());
     // The query has to open a device, which takes milliseconds. With a single device, it changes no choice.
     if devices.len() > 1 {
         let by_agent = matches!(AtomicsSetting::from_env(), Ok(AtomicsSetting::Agent));

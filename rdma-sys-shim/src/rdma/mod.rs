@@ -26,4 +26,4 @@ pub use model::{LinkLayer, Port, RdmaDevice};
 pub use near::{NODES, Nearness};
 pub use network::{Networks, PROC_NET};
 pub use selector::Selector;
-pub use sysfs::{CLASS, CONNECTION_MANAGER, read, traffic_class};
+pub use sysfs::{CLASS, CONNECTION_MANAGER, class, read, traffic_class};

@@ -2,12 +2,22 @@
 //! device may be removed at any time.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{Gid, GidEntry, GidType, LinkLayer, Port, RdmaDevice};
+use crate::variable;
 
 /// The kernel's directory of RDMA devices.
 pub const CLASS: &str = "/sys/class/infiniband";
+
+/// For tests: another folder than [`CLASS`], with devices of a verbs library that needs no kernel.
+const TEST_CLASS: &str = "TRANSOM_TEST_RDMA_CLASS";
+
+/// The folder of this machine's RDMA devices.
+#[must_use]
+pub fn class() -> PathBuf {
+    variable(TEST_CLASS).map_or_else(|| CLASS.into(), PathBuf::from)
+}
 
 /// The kernel's directory of administrators' settings for connections that its connection manager makes.
 pub const CONNECTION_MANAGER: &str = "/sys/kernel/config/rdma_cm";
@@ -21,7 +31,7 @@ pub fn traffic_class(folder: &Path, device: &str, port: u8) -> Option<u8> {
     (class != 0).then_some(class)
 }
 
-/// The devices under `class` (on this machine: [`CLASS`]), by name.
+/// The devices under `class` (on this machine: [`class`]), by name.
 #[must_use]
 pub fn read(class: &Path) -> Vec<RdmaDevice> {
     let mut devices: Vec<_> = names(class)

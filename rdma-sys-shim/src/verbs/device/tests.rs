@@ -1,7 +1,6 @@
 //! Stores, and connections that fail with much under way, over an RDMA device: run these with `--ignored` where
 //! there is one, such as in the machine of `ci/soft-roce`.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -26,7 +25,7 @@ struct Two {
 }
 
 fn choice() -> Choice {
-    let devices = rdma::read(Path::new(rdma::CLASS));
+    let devices = rdma::read(&rdma::class());
     rdma::choose(&devices, &Selector::default(), &Seat::default()).unwrap()
 }
 

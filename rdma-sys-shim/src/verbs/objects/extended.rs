@@ -55,15 +55,13 @@ pub(super) fn attributes(context: *mut ffi::ibv_context) -> Option<ffi::ibv_devi
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use crate::rdma::{self, Seat, Selector};
     use crate::verbs::objects::Context;
 
     #[test]
     #[ignore = "needs an RDMA device"]
     fn a_device_says_the_same_of_itself_to_both_questions() {
-        let devices = rdma::read(Path::new(rdma::CLASS));
+        let devices = rdma::read(&rdma::class());
         let choice = rdma::choose(&devices, &Selector::default(), &Seat::default()).unwrap();
         let context = Context::open(&choice.device).unwrap();
         let extended = super::attributes(context.raw()).expect("a driver that knows the question");

@@ -2,7 +2,6 @@
 //! one, such as in the machine of `ci/soft-roce`.
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -177,7 +176,7 @@ impl Process {
 }
 
 fn device() -> Arc<Adapter> {
-    let devices = rdma::read(Path::new(rdma::CLASS));
+    let devices = rdma::read(&rdma::class());
     let choice = rdma::choose(&devices, &Selector::default(), &Seat::default()).unwrap();
     let settings = Settings::from_env().unwrap();
     Arc::new(Adapter::open(&choice, settings).unwrap())

@@ -1,0 +1,212 @@
+//! What adapters differ in. Each number is that of a driver of rdma-core or of the kernel; the comment beside it says
+//! where it is.
+
+use std::time::Duration;
+
+/// Whose atomics an adapter's are atomic to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Atomics {
+    /// There are none.
+    None,
+    /// Those of the same adapter.
+    Device,
+    /// It claims the processor's, too, and its atomics are not (`bnxt_re`, where PCIe carries no atomics).
+    Claimed,
+}
+
+/// What a port is connected to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// Addresses are LIDs, and GIDs between subnets.
+    InfiniBand,
+    /// RoCE v2: addresses are GIDs.
+    Ethernet,
+}
+
+/// The properties of an adapter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Personality {
+    /// The name of the driver, with which those of the devices begin.
+    pub driver: &'static str,
+    /// The number of the maker in PCI's list.
+    pub vendor: u32,
+    /// The kind of port.
+    pub link: Link,
+    /// The most bytes inline that creating a queue pair grants.
+    pub inline: u32,
+    /// How inline data is treated when it is posted.
+    pub inline_data: InlineData,
+    /// The most pieces of memory of a request, and of a read.
+    pub pieces: u32,
+    /// As above.
+    pub read_pieces: u32,
+    /// The most send requests of a queue pair.
+    pub send_queue: u32,
+    /// The most reads and atomics under way from a queue pair.
+    pub reads_out: u8,
+    /// The most that a queue pair serves.
+    pub reads_in: u8,
+    /// Whether there are atomics.
+    pub atomics: Atomics,
+    /// Whether the result of an atomic comes in big-endian order (`atomic_size_mask` and PCIe atomics of mlx5, whose
+    /// library swaps it back; an adapter whose driver does not is what the self-test of a program should find).
+    pub big_endian: bool,
+    /// The longest message.
+    pub max_message: u32,
+    /// Whether a queue pair may be connected to itself.
+    pub connects_to_itself: bool,
+    /// How long a write may be on its way to memory after it was acknowledged.
+    pub late: Duration,
+    /// Whether packets of one queue pair may be placed in another order (adaptive routing, Spectrum-X, SRD-like modes).
+    pub any_order: bool,
+    /// Whether a write of several pages may be placed in parts, the later one first.
+    pub split: bool,
+    /// Whether a write may overtake an earlier read or atomic, which the table of ordering rules of the InfiniBand
+    /// specification (10.8.3.3) allows unless the write has a fence.
+    pub overtake: bool,
+    /// What a request takes on the wire, there and back.
+    pub wire: Duration,
+    /// Whether registered memory counts against the limit of locked memory, as in `ib_umem_get` of the kernel.
+    pub locks_memory: bool,
+}
+
+/// How inline data is treated when it is posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InlineData {
+    /// It is carried.
+    Carried,
+    /// The flag is ignored: keys are checked, which inline data need not have.
+    Ignored,
+    /// More than this many bytes are refused when the request is posted.
+    Refused(u32),
+}
+
+/// The names of all personalities.
+pub const NAMES: [&str; 7] = ["mlx5", "irdma", "bnxt_re", "hns", "mana", "erdma", "rxe"];
+
+const GIGABYTE: u32 = 1 << 30;
+
+/// ConnectX-5 to 7, on InfiniBand.
+const MLX5: Personality = Personality {
+    driver: "mlx5",
+    vendor: 0x02c9,
+    link: Link::InfiniBand,
+    // providers/mlx5/qp.c: what fits beside the header in the largest work request of 1024 bytes (`max_sq_desc_sz`).
+    inline: 956,
+    inline_data: InlineData::Carried,
+    // drivers/infiniband/hw/mlx5/main.c: from `max_wqe_sz_sq`; 30 on ConnectX-5.
+    pieces: 30,
+    read_pieces: 30,
+    // As above: `log_max_qp_sz` is 15.
+    send_queue: 32768,
+    // As above: `log_max_ra_req_qp` and `log_max_ra_res_qp` are 4.
+    reads_out: 16,
+    reads_in: 16,
+    // As above, `get_atomic_caps`: IBV_ATOMIC_HCA.
+    atomics: Atomics::Device,
+    big_endian: false,
+    // As above: `log_max_msg` is 30.
+    max_message: GIGABYTE,
+    connects_to_itself: true,
+    late: Duration::ZERO,
+    any_order: false,
+    split: false,
+    overtake: false,
+    wire: Duration::ZERO,
+    locks_memory: false,
+};
+
+impl Personality {
+    /// What a name, and options behind it separated by commas, say: `mlx5`, `irdma,late=200,split`.
+    ///
+    /// # Errors
+    /// There is no such personality or option, in words.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut words = text.split(',').map(str::trim);
+        let name = words.next().unwrap_or_default();
+        let mut found = Self::named(name)
+            .ok_or_else(|| format!("no adapter {name:?} (known: {})", NAMES.join(", ")))?;
+        for word in words {
+            found.set(word)?;
+        }
+        Ok(found)
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        (name == "mlx5").then_some(MLX5)
+    }
+
+    fn set(&mut self, word: &str) -> Result<(), String> {
+        let (option, value) = word.split_once('=').unwrap_or((word, ""));
+        let number = || {
+            let number = value.parse::<u32>();
+            number.map_err(|_| format!("{word:?}: {option} needs a number"))
+        };
+        let micros = || number().map(|number| Duration::from_micros(number.into()));
+        let reads = || {
+            let found = number()?.try_into().ok().filter(|&reads| reads > 0);
+            found.ok_or_else(|| format!("{word:?}: 1 to 255"))
+        };
+        match option {
+            "inline" => self.inline = number()?,
+            "pieces" => (self.pieces, self.read_pieces) = (number()?, number()?),
+            "send-queue" => self.send_queue = number()?,
+            "reads" => (self.reads_out, self.reads_in) = (reads()?, reads()?),
+            "max-message" => self.max_message = number()?,
+            "late" => self.late = micros()?,
+            "wire" => self.wire = micros()?,
+            "any-order" if value.is_empty() => self.any_order = true,
+            "split" if value.is_empty() => self.split = true,
+            "overtake" if value.is_empty() => self.overtake = true,
+            "big-endian" if value.is_empty() => self.big_endian = true,
+            "locked" if value.is_empty() => self.locks_memory = true,
+            "no-self" if value.is_empty() => self.connects_to_itself = false,
+            "roce" if value.is_empty() => self.link = Link::Ethernet,
+            "atomics" => {
+                self.atomics = match value {
+                    "none" => Atomics::None,
+                    "device" => Atomics::Device,
+                    "claimed" => Atomics::Claimed,
+                    _ => return Err(format!("{word:?}: none, device or claimed")),
+                };
+            }
+            _ => {
+                return Err(format!(
+                    "no option {word:?} of an adapter (known: inline, pieces, send-queue, reads, max-message, late, \
+                     wire, any-order, split, overtake, big-endian, locked, no-self, roce, atomics)"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_change_a_personality_and_what_is_unknown_is_told() {
+        let found = Personality::parse("mlx5,late=200,split,reads=4,atomics=none").unwrap();
+        let wanted = Personality {
+            late: Duration::from_micros(200),
+            split: true,
+            reads_out: 4,
+            reads_in: 4,
+            atomics: Atomics::None,
+            ..MLX5
+        };
+        assert_eq!(found, wanted);
+        for (text, words) in [
+            ("mlx9", "known: mlx5"),
+            ("mlx5,slow", "no option"),
+            ("mlx5,split=1", "no option"),
+            ("mlx5,late=x", "needs a number"),
+            ("mlx5,reads=0", "1 to 255"),
+            ("mlx5,atomics=global", "none, device or claimed"),
+        ] {
+            let error = Personality::parse(text).unwrap_err();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+    }
+}

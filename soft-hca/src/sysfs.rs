@@ -1,0 +1,85 @@
+//! A folder with devices as the kernel shows them in `/sys/class/infiniband`.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::personality::Link;
+use crate::settings::Settings;
+
+pub(crate) const FIRMWARE: &str = "0.1.0";
+
+/// The file of the fabric of a job.
+pub(crate) fn fabric(root: &Path) -> PathBuf {
+    root.join("fabric")
+}
+
+/// The folder with the devices of a host.
+#[must_use]
+pub(crate) fn class(root: &Path, host: usize) -> PathBuf {
+    root.join(format!("host{host}/class/infiniband"))
+}
+
+/// Writes the devices of a host.
+///
+/// # Errors
+/// The folder cannot be written to.
+pub(crate) fn write(settings: &Settings) -> io::Result<()> {
+    for (at, name) in settings.names().into_iter().enumerate() {
+        let device = class(&settings.root, settings.host).join(name);
+        let identity = settings.identity(at);
+        let personality = &settings.adapters[at];
+        let words = |bytes: &[u8]| {
+            let words = bytes
+                .chunks(2)
+                .map(|pair| format!("{:02x}{:02x}", pair[0], pair[1]));
+            words.collect::<Vec<_>>().join(":")
+        };
+        let guid = words(&identity.guid().to_be_bytes());
+        let gid = words(&identity.gid().0);
+        let lid = format!("{:#x}", identity.lid());
+        let subnet_manager = format!("{:#x}", identity.subnet_manager());
+        let is_ethernet = personality.link == Link::Ethernet;
+        let mut files = vec![
+            ("node_type", "1: CA"),
+            ("fw_ver", FIRMWARE),
+            ("node_guid", &*guid),
+            ("sys_image_guid", &*guid),
+            ("device/numa_node", "0"),
+            ("ports/1/state", "4: ACTIVE"),
+            ("ports/1/phys_state", "5: LinkUp"),
+            (
+                "ports/1/link_layer",
+                if is_ethernet {
+                    "Ethernet"
+                } else {
+                    "InfiniBand"
+                },
+            ),
+            ("ports/1/rate", "100 Gb/sec (4X EDR)"),
+            ("ports/1/lid", &*lid),
+            ("ports/1/sm_lid", &*subnet_manager),
+            ("ports/1/gids/0", &*gid),
+            (
+                "ports/1/gid_attrs/types/0",
+                if is_ethernet { "RoCE v2" } else { "IB/RoCE v1" },
+            ),
+            ("ports/1/pkeys/0", "0xffff"),
+        ];
+        // The kernel's own soft device names the network device that it is made of.
+        if personality.driver == "rxe" {
+            files.push(("parent", "lo"));
+        }
+        if is_ethernet {
+            files.push(("ports/1/gid_attrs/ndevs/0", "lo"));
+        }
+        for (file, content) in files {
+            let path = device.join(file);
+            if let Some(folder) = path.parent() {
+                fs::create_dir_all(folder)?;
+            }
+            fs::write(path, format!("{content}\n"))?;
+        }
+    }
+    Ok(())
+}
