@@ -9,13 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::abi::ibv_wc;
 
 /// What a program waits for at a descriptor: a byte in a pipe for each.
-pub(crate) struct Announcements<T> {
+pub(crate) struct EventQueue<T> {
     waiting: Mutex<VecDeque<T>>,
     reader: OwnedFd,
     writer: OwnedFd,
 }
 
-impl<T> Announcements<T> {
+impl<T> EventQueue<T> {
     pub(crate) fn new() -> io::Result<Self> {
         let mut ends = [0; 2];
         // SAFETY: room for two descriptors.
@@ -38,7 +38,7 @@ impl<T> Announcements<T> {
         self.reader.as_raw_fd()
     }
 
-    pub(crate) fn announce(&self, what: T) {
+    pub(crate) fn report(&self, what: T) {
         lock(&self.waiting).push_back(what);
         // SAFETY: one readable byte.
         unsafe { libc::write(self.writer.as_raw_fd(), [0_u8].as_ptr().cast(), 1) };
@@ -60,7 +60,7 @@ impl<T> Announcements<T> {
         }
     }
 
-    /// Withdraws announcements of what no longer exists.
+    /// Withdraws events of what no longer exists.
     pub(crate) fn keep(&self, wanted: impl FnMut(&T) -> bool) {
         lock(&self.waiting).retain(wanted);
     }
@@ -70,7 +70,7 @@ impl<T> Announcements<T> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Handle(pub(crate) usize);
 
-pub(crate) type Channel = Announcements<Handle>;
+pub(crate) type Channel = EventQueue<Handle>;
 
 /// What a completion frees: the places of a send queue up to this one.
 pub(crate) struct Release {
@@ -141,7 +141,7 @@ impl CompletionQueue {
             && self.armed.swap(0, Ordering::AcqRel) != 0
             && let Some(channel) = &self.channel
         {
-            channel.announce(Handle(self.handle()));
+            channel.report(Handle(self.handle()));
         }
         true
     }

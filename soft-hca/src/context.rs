@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::abi::{Event, send_flag};
-use crate::completion::{Announcements, lock};
+use crate::completion::{EventQueue, lock};
 use crate::counters::Counters;
 use crate::engine;
 use crate::fabric::{ADAPTERS, ContextEntry, Fabric, PER_HOST};
@@ -44,7 +44,7 @@ pub(crate) struct Context {
     late: AtomicU32,
     /// Registered regions and completion queues, which a device that is closed must not have.
     pub(crate) objects: AtomicUsize,
-    events: Announcements<Reported>,
+    events: EventQueue<Reported>,
     is_closed: AtomicBool,
     is_gone: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -71,7 +71,7 @@ impl Context {
         let pulse = (&raw const PULSE).expose_provenance() as u64;
         entry.pulse.store(pulse, Ordering::Release);
         let context = Arc::new(Self {
-            events: Announcements::new()?,
+            events: EventQueue::new()?,
             name: names[at].clone(),
             process: process::own(),
             pairs: Mutex::default(),
@@ -195,12 +195,12 @@ impl Context {
         }
     }
 
-    pub(crate) fn events(&self) -> &Announcements<Reported> {
+    pub(crate) fn events(&self) -> &EventQueue<Reported> {
         &self.events
     }
 
-    pub(crate) fn announce(&self, event: Event, of: usize) {
-        self.events.announce((event, of));
+    pub(crate) fn report(&self, event: Event, of: usize) {
+        self.events.report((event, of));
     }
 
     pub(crate) fn add_pair(&self, pair: &Arc<QueuePair>) {
@@ -312,7 +312,7 @@ impl Context {
     /// As if the adapter were removed from the machine, for this process.
     pub(crate) fn be_gone(&self) {
         if !self.is_gone.swap(true, Ordering::AcqRel) {
-            self.announce(Event::DeviceFatal, 0);
+            self.report(Event::DeviceFatal, 0);
         }
     }
 

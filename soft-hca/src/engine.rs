@@ -56,7 +56,7 @@ pub(crate) fn run(context: &Context) {
             } else {
                 Event::PortActive
             };
-            context.announce(event, 1);
+            context.report(event, 1);
         }
         if let Some(due) = context.place_due() {
             sleep = sleep.min(due);
@@ -293,7 +293,7 @@ fn overflow(context: &Context, pair: &QueuePair, queue: usize) {
         ),
     );
     pair.entry(context).set_state(State::Error);
-    context.announce(Event::CqErr, queue);
+    context.report(Event::CqErr, queue);
 }
 
 /// Takes note of what peers have done to a queue pair.
@@ -301,7 +301,7 @@ fn hear(context: &Context, pair: &Arc<QueuePair>) {
     let event = pair.entry(context).event.swap(0, Ordering::AcqRel);
     let known = [Event::QpReqErr, Event::QpAccessErr];
     if let Some(event) = known.into_iter().find(|known| *known as u32 + 1 == event) {
-        context.announce(event, pair.handle.load(Ordering::Acquire));
+        context.report(event, pair.handle.load(Ordering::Acquire));
     }
     context.list(pair);
 }

@@ -77,6 +77,12 @@ impl Job {
             .counted()
             .to_string())
     }
+
+    /// What the job's processes did wrong, a line for each.
+    #[must_use]
+    pub fn misuses(&self) -> String {
+        fs::read_to_string(sysfs::misuses(&self.root)).unwrap_or_default()
+    }
 }
 
 impl Drop for Job {

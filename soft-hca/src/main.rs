@@ -24,6 +24,7 @@ Runs COMMAND with RDMA adapters in user space, and exits with its status. docs/s
   --fail WHAT,...              failures: CALL=ERROR[:TIMES[:AFTER]], FATE@REQUEST
   --seed NUMBER                on which the adapters' choices depend (0)
   --count                      prints what the adapters have done, at the end
+  --strict                     repeats at the end which misuse was told, and exits with 1 if there was any
   --abort                      ends a process at the first misuse that is told
 ";
 
@@ -35,6 +36,7 @@ struct Options {
     fail: Option<String>,
     seed: Option<String>,
     counts: bool,
+    strict: bool,
     aborts: bool,
     command: Vec<OsString>,
 }
@@ -69,6 +71,7 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Option<Options>, S
         fail: None,
         seed: None,
         counts: false,
+        strict: false,
         aborts: false,
         command: Vec::new(),
     };
@@ -99,6 +102,7 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Option<Options>, S
             "--fail" => options.fail = Some(value()?),
             "--seed" => options.seed = Some(value()?),
             "--count" => options.counts = true,
+            "--strict" => options.strict = true,
             "--abort" => options.aborts = true,
             _ => return Err(format!("unknown option {word}")),
         }
@@ -151,6 +155,11 @@ fn run(options: &Options) -> io::Result<ExitCode> {
     }
     if options.counts {
         eprintln!("soft-hca: {}", job.counted()?);
+    }
+    let misuses = job.misuses();
+    if options.strict && !misuses.is_empty() {
+        eprint!("{misuses}");
+        return Ok(ExitCode::FAILURE);
     }
     Ok(code(status))
 }

@@ -2,19 +2,29 @@
 
 use std::env;
 use std::fmt;
+use std::fs::OpenOptions;
+use std::io::Write as _;
 use std::sync::OnceLock;
 
 use crate::context::Context;
 use crate::process;
 use crate::settings::ABORT;
+use crate::sysfs;
 
+/// Writes a line to standard error, and for the launcher, since programs may hide what their processes write.
 pub(crate) fn tell(context: &Context, words: fmt::Arguments<'_>) {
     context.counters().misuses.add(1);
-    let process = process::own();
-    eprintln!(
-        "soft-hca: process {process}, {}: MISUSE: {words}",
+    let line = format!(
+        "soft-hca: process {}, {}: MISUSE: {words}\n",
+        process::own(),
         context.name()
     );
+    eprint!("{line}");
+    let mut options = OpenOptions::new();
+    let file = options.append(true).create(true);
+    if let Ok(mut file) = file.open(sysfs::misuses(&context.settings().root)) {
+        let _ = file.write_all(line.as_bytes());
+    }
     static ENDS: OnceLock<bool> = OnceLock::new();
     if *ENDS.get_or_init(|| env::var_os(ABORT).is_some()) {
         std::process::abort();

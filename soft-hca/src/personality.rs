@@ -28,8 +28,10 @@ pub enum Link {
 pub struct Personality {
     /// The name of the driver, with which those of the devices begin.
     pub driver: &'static str,
-    /// The number of the maker in PCI's list.
+    /// The number of the maker: that of PCI, but for Mellanox.
     pub vendor: u32,
+    /// The number of the product in PCI's list, by which perftest knows what it may ask for.
+    pub part: u32,
     /// The kind of port.
     pub link: Link,
     /// The most bytes inline that creating a queue pair grants.
@@ -90,9 +92,11 @@ const GIGABYTE: u32 = 1 << 30;
 const MLX5: Personality = Personality {
     driver: "mlx5",
     vendor: 0x02c9,
+    part: 0x1017,
     link: Link::InfiniBand,
-    // providers/mlx5/qp.c: what fits beside the header in the largest work request of 1024 bytes (`max_sq_desc_sz`).
-    inline: 956,
+    // providers/mlx5/verbs.c, `mlx5_calc_send_wqe`: of 1024 bytes (`max_sq_desc_sz`), 192 are `sq_overhead`, and 4 say
+    // how long the data is.
+    inline: 828,
     inline_data: InlineData::Carried,
     // drivers/infiniband/hw/mlx5/main.c: from `max_wqe_sz_sq`; 30 on ConnectX-5.
     pieces: 30,
@@ -116,6 +120,133 @@ const MLX5: Personality = Personality {
     locks_memory: false,
 };
 
+/// E810 in RoCE mode.
+const IRDMA: Personality = Personality {
+    driver: "irdma",
+    vendor: 0x8086,
+    part: 0x1592,
+    link: Link::Ethernet,
+    // drivers/infiniband/hw/irdma/type.h: IRDMA_MAX_INLINE_DATA_SIZE.
+    inline: 101,
+    // icrdma_hw.h there: ICRDMA_MAX_WQ_FRAGMENT_COUNT and ICRDMA_MAX_SGE_RD.
+    pieces: 13,
+    read_pieces: 13,
+    // type.h and user.h: (IRDMA_QP_SW_MAX_WQ_QUANTA - IRDMA_SQ_RSVD) / IRDMA_MAX_QUANTA_PER_WR.
+    send_queue: 4063,
+    // icrdma_hw.h: ICRDMA_MAX_ORD_SIZE and ICRDMA_MAX_IRD_SIZE.
+    reads_out: 32,
+    reads_in: 32,
+    // verbs.c, `irdma_query_device`: `atomic_cap` is not set before the third generation.
+    atomics: Atomics::None,
+    // IRDMA_MAX_OUTBOUND_MSG_SIZE
+    max_message: 0x7fff_ffff,
+    ..MLX5
+};
+
+/// BCM57508 and others.
+const BNXT_RE: Personality = Personality {
+    driver: "bnxt_re",
+    vendor: 0x14e4,
+    part: 0x1750,
+    link: Link::Ethernet,
+    // drivers/infiniband/hw/bnxt_re/qplib_fp.h: BNXT_QPLIB_SWQE_MAX_INLINE_LENGTH.
+    inline: 96,
+    // qplib_sp.c: BNXT_STATIC_MAX_SGE.
+    pieces: 6,
+    read_pieces: 6,
+    // As above: a number of 16 bits from the firmware.
+    send_queue: 65535,
+    // qplib_sp.c: BNXT_QPLIB_MAX_OUT_RD_ATOM.
+    reads_out: 126,
+    reads_in: 126,
+    // ib_verbs.c, `bnxt_re_query_device`: IB_ATOMIC_GLOB if PCIe carries atomics as far as the driver can tell.
+    atomics: Atomics::Claimed,
+    ..MLX5
+};
+
+/// HIP08.
+const HNS: Personality = Personality {
+    driver: "hns",
+    vendor: 0x19e5,
+    part: 0xa222,
+    link: Link::Ethernet,
+    // drivers/infiniband/hw/hns/hns_roce_hw_v2.h: HNS_ROCE_V2_MAX_SQ_INLINE.
+    inline: 32,
+    // There: HNS_ROCE_V2_MAX_SQ_SGE_NUM.
+    pieces: 64,
+    read_pieces: 64,
+    // There: HNS_ROCE_V2_MAX_WQE_NUM.
+    send_queue: 0x8000,
+    // There: HNS_ROCE_V2_MAX_QP_INIT_RDMA, HNS_ROCE_V2_MAX_QP_DEST_RDMA.
+    reads_out: 128,
+    reads_in: 128,
+    ..MLX5
+};
+
+/// Azure's adapter.
+const MANA: Personality = Personality {
+    driver: "mana",
+    vendor: 0x1414,
+    part: 0x00ba,
+    link: Link::Ethernet,
+    // providers/mana/qp.c: `mana_create_qp_rc` does not look at `max_inline_data`; wr.c there, at the flag.
+    inline: 1 << 20,
+    inline_data: InlineData::Ignored,
+    // include/net/mana/gdma.h of the kernel: MAX_TX_WQE_SGL_ENTRIES.
+    pieces: 30,
+    read_pieces: 30,
+    // drivers/infiniband/hw/mana/main.c: from the firmware, as the limits of reads.
+    send_queue: 4096,
+    reads_out: 32,
+    reads_in: 32,
+    // There, `mana_ib_query_device`: `atomic_cap` is not set.
+    atomics: Atomics::None,
+    ..MLX5
+};
+
+/// Alibaba's adapter.
+const ERDMA: Personality = Personality {
+    driver: "erdma",
+    vendor: 0x1ded,
+    part: 0x107f,
+    link: Link::Ethernet,
+    // providers/erdma/erdma_verbs.c refuses more than ERDMA_MAX_INLINE when a request is posted: six pieces of 16 bytes.
+    inline: 1 << 20,
+    inline_data: InlineData::Refused(96),
+    // drivers/infiniband/hw/erdma/erdma_verbs.h: ERDMA_MAX_SEND_SGE, ERDMA_MAX_SGE_RD, ERDMA_MAX_SEND_WR.
+    pieces: 6,
+    read_pieces: 1,
+    send_queue: 8192,
+    // There: ERDMA_MAX_ORD, ERDMA_MAX_IRD.
+    reads_out: 128,
+    reads_in: 128,
+    // erdma_verbs.c there, `erdma_query_device`: IB_ATOMIC_GLOB, with firmware that has atomics.
+    atomics: Atomics::Claimed,
+    ..MLX5
+};
+
+/// The kernel's own, in software.
+const RXE: Personality = Personality {
+    driver: "rxe",
+    vendor: 0xff_ffff,
+    part: 0,
+    link: Link::Ethernet,
+    // drivers/infiniband/sw/rxe/rxe_param.h: RXE_MAX_INLINE_DATA, as long as RXE_MAX_SGE pieces of 16 bytes.
+    inline: 512,
+    // There: RXE_MAX_SGE and RXE_MAX_SGE_RD, RXE_MAX_QP_WR.
+    pieces: 32,
+    read_pieces: 32,
+    send_queue: 1 << 20,
+    // There: RXE_MAX_QP_RD_ATOM, RXE_MAX_INIT_RD_ATOM.
+    reads_out: 128,
+    reads_in: 128,
+    // There: `atomic_cap` is IB_ATOMIC_HCA.
+    atomics: Atomics::Device,
+    // There: RXE_PORT_MAX_MSG_SZ.
+    max_message: 0x80_0000,
+    ..MLX5
+};
+
 impl Personality {
     /// What a name, and options behind it separated by commas, say: `mlx5`, `irdma,late=200,split`.
     ///
@@ -133,7 +264,8 @@ impl Personality {
     }
 
     fn named(name: &str) -> Option<Self> {
-        (name == "mlx5").then_some(MLX5)
+        let all = [MLX5, IRDMA, BNXT_RE, HNS, MANA, ERDMA, RXE];
+        all.into_iter().find(|known| known.driver == name)
     }
 
     fn set(&mut self, word: &str) -> Result<(), String> {
@@ -184,6 +316,13 @@ impl Personality {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_names_are_known() {
+        for name in NAMES {
+            assert_eq!(Personality::parse(name).unwrap().driver, name);
+        }
+    }
 
     #[test]
     fn options_change_a_personality_and_what_is_unknown_is_told() {

@@ -14,6 +14,11 @@ pub(crate) fn fabric(root: &Path) -> PathBuf {
     root.join("fabric")
 }
 
+/// The file of a job with what its processes did wrong.
+pub(crate) fn misuses(root: &Path) -> PathBuf {
+    root.join("misuses")
+}
+
 /// The folder with the devices of a host.
 #[must_use]
 pub(crate) fn class(root: &Path, host: usize) -> PathBuf {
