@@ -40,7 +40,7 @@ pub(crate) struct Context {
     listed: Mutex<VecDeque<Arc<QueuePair>>>,
     /// How often peers had called when that was last noted.
     heard: AtomicU32,
-    /// The adapters for which writes were accepted here that may be on their way to memory, as bits.
+    /// The adapters for which writes were accepted here that come late, as bits.
     late: AtomicU32,
     /// Registered regions and completion queues, which a device that is closed must not have.
     pub(crate) objects: AtomicUsize,
@@ -242,31 +242,18 @@ impl Context {
             && self.heard.swap(called, Ordering::AcqRel) != called
     }
 
-    /// Notes that a write for an adapter was accepted which is not in memory yet.
+    /// Notes that a write for an adapter was accepted which is not in memory yet: the thread looks after it.
     pub(crate) fn note_late(&self, adapter: usize) {
         self.late.fetch_or(1 << adapter, Ordering::AcqRel);
+        self.entry().ring();
     }
 
     /// Places the writes that are due. Returns when the next one is.
     pub(crate) fn place_due(&self) -> Option<Duration> {
         let late = self.late.load(Ordering::Acquire);
-        let mut next: Option<Duration> = None;
-        for adapter in (0..ADAPTERS).filter(|adapter| late & 1 << adapter != 0) {
-            let any_order = self.personality_of(adapter).any_order;
-            let mut number = 0;
-            let swaps = || {
-                number += 1;
-                any_order && self.chooses(number)
-            };
-            let due = self.fabric.adapter(adapter).posted.lock().place_due(swaps);
-            match due {
-                Some(due) => next = Some(next.map_or(due, |next| next.min(due))),
-                None => {
-                    self.late.fetch_and(!(1 << adapter), Ordering::AcqRel);
-                }
-            }
-        }
-        next
+        let adapters = (0..ADAPTERS).filter(|adapter| late & 1 << adapter != 0);
+        let next = |adapter| self.fabric.adapter(adapter).posted.lock().place_due();
+        adapters.filter_map(next).min()
     }
 
     /// Places what this adapter has accepted: it writes something behind it.

@@ -238,17 +238,21 @@ fn carry_out(
     responder::carry_out(context, pair, request)
 }
 
-/// Whether the next request is carried out first.
+/// Whether the next request, which was posted before the first was complete, is carried out first: a write may overtake
+/// reads and atomics, and its packets those of another write. What is posted later is behind the first one on PCIe, too.
 fn overtakes(context: &Context, first: &Request, next: Option<&Request>) -> bool {
-    context.personality().overtake
-        && first.fetches()
-        && next.is_some_and(|next| {
-            let is_plain_write = next.operation == Operation::Write && !next.is_received();
-            is_plain_write
-                && !next.is_fenced()
-                && next.ended.is_none()
-                && context.chooses(next.number)
-        })
+    let personality = context.personality();
+    next.is_some_and(|next| {
+        let is_plain_write = next.operation == Operation::Write && !next.is_received();
+        let may_pass = match first.operation {
+            Operation::Write => {
+                personality.any_order && !first.is_received() && !first.overlaps(next)
+            }
+            Operation::Send => false,
+            _ => personality.overtake && !next.is_fenced(),
+        };
+        is_plain_write && may_pass && next.ended.is_none() && context.chooses(next.number)
+    })
 }
 
 /// Reports the end of a request.

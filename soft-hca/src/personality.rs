@@ -59,7 +59,7 @@ pub struct Personality {
     pub connects_to_itself: bool,
     /// How long a write may be on its way to memory after it was acknowledged.
     pub late: Duration,
-    /// Whether packets of one queue pair may be placed in another order (adaptive routing, Spectrum-X, SRD-like modes).
+    /// Whether a write may be placed before an earlier one that is not complete yet (adaptive routing).
     pub any_order: bool,
     /// Whether a write of several pages may be placed in parts, the later one first.
     pub split: bool,

@@ -1,7 +1,6 @@
 //! Writes that an adapter has accepted and not yet placed in memory. On PCIe they are *posted*: the adapter that
-//! issues them does not learn when they arrive. They arrive in order, but for those of one queue pair whose packets came
-//! in another order. Whatever the same adapter reads or writes later waits for them; other adapters, and the
-//! processor, do not.
+//! issues them does not learn when they arrive. They arrive in order. Whatever the same adapter reads or writes later
+//! waits for them; other adapters, and the processor, do not.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +19,6 @@ struct Write {
     due: u64,
     len: u32,
     offset: u32,
-    pair: u32,
     thread: i32,
 }
 
@@ -39,7 +37,6 @@ pub(crate) struct Posted {
 pub(crate) struct Destination {
     pub(crate) thread: i32,
     pub(crate) address: u64,
-    pub(crate) pair: u32,
 }
 
 impl Posted {
@@ -76,7 +73,6 @@ impl Posted {
             due: now() + delay.as_nanos() as u64,
             len: len as u32,
             offset: offset as u32,
-            pair: to.pair,
             thread: to.thread,
         };
         self.used = (offset + len).next_multiple_of(8) as u32;
@@ -86,34 +82,25 @@ impl Posted {
 
     /// Places everything.
     pub(crate) fn place_all(&mut self) {
-        self.place(self.count, || false);
+        self.place(self.count);
     }
 
-    /// Places what is due. `swaps` says for each write whether it arrives after the next one of its queue pair.
-    /// Returns when the next one is due.
-    pub(crate) fn place_due(&mut self, swaps: impl FnMut() -> bool) -> Option<Duration> {
+    /// Places what is due. Returns when the next one is.
+    pub(crate) fn place_due(&mut self) -> Option<Duration> {
         let now = now();
         let due = |at: u32| self.writes[(self.first + at) as usize % WRITES].due;
         let count = (0..self.count).take_while(|&at| due(at) <= now).count();
-        self.place(count as u32, swaps);
+        self.place(count as u32);
         let next = (self.count > 0).then(|| self.writes[self.first as usize % WRITES].due);
         next.map(|due| Duration::from_nanos(due.saturating_sub(now)))
     }
 
-    fn place(&mut self, count: u32, mut swaps: impl FnMut() -> bool) {
-        let mut left = count;
-        while left > 0 {
-            let at = |number: u32| (self.first + number) as usize % WRITES;
-            let (one, two) = (self.writes[at(0)], self.writes[at(1)]);
-            if left > 1 && one.pair == two.pair && !one.overlaps(&two) && swaps() {
-                self.put(&two);
-                self.writes[at(1)] = one;
-            } else {
-                self.put(&one);
-            }
+    fn place(&mut self, count: u32) {
+        for _ in 0..count {
+            let oldest = self.writes[self.first as usize % WRITES];
+            self.put(&oldest);
             self.first = (self.first + 1) % WRITES as u32;
             self.count -= 1;
-            left -= 1;
         }
         if self.count == 0 {
             self.used = 0;
@@ -125,13 +112,6 @@ impl Posted {
         let from = write.offset as usize;
         let data = &self.data[from..from + write.len as usize];
         let _ = process::write(write.thread, write.address, &[process::piece(data)]);
-    }
-}
-
-impl Write {
-    fn overlaps(&self, other: &Self) -> bool {
-        let end = |write: &Self| write.address + u64::from(write.len);
-        self.thread == other.thread && self.address < end(other) && other.address < end(self)
     }
 }
 

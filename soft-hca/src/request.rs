@@ -89,6 +89,12 @@ impl Request {
         }
     }
 
+    /// Whether it names memory at the target that another one names, too.
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        let end = |request: &Self| request.address.saturating_add(request.len);
+        self.address < end(other) && other.address < end(self)
+    }
+
     /// The operation in the form of completions.
     pub(crate) fn completion(&self) -> i32 {
         match self.operation {

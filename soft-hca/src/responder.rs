@@ -252,7 +252,6 @@ impl Target<'_> {
             let to = Destination {
                 thread: self.thread(),
                 address,
-                pair: self.number,
             };
             posted.accept(to, piece, delay)
         };

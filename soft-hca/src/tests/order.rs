@@ -122,6 +122,25 @@ fn a_write_may_overtake_a_read_unless_it_is_fenced() {
 }
 
 #[test]
+fn a_write_may_be_placed_before_one_that_is_under_way() {
+    for (adapter, wanted) in [("mlx5,any-order", 5), ("mlx5", 0)] {
+        // The first request has no answer. The seed 0 lets the second one pass.
+        let two = Two::with(&[adapter], "unanswered@1", PLAN);
+        let (from, lkey, to, rkey) = memory(&two, 2);
+        let first = request(Operation::Write, piece(&from[..1], lkey), &to, rkey);
+        let mut second = first.clone();
+        second.address += 8;
+        for request in [first, second] {
+            two.one.pair.post_send(&two.one.context, request).unwrap();
+        }
+        two.one.context.list(&two.one.pair);
+        assert_eq!(two.one.status(), Status::RetryExceeded);
+        assert_eq!(two.one.status(), Status::Flushed);
+        assert_eq!([load(&to, 0), load(&to, 1)], [0, wanted], "{adapter}");
+    }
+}
+
+#[test]
 fn answers_of_atomics_can_be_big_endian() {
     let two = Two::on("mlx5,big-endian", PLAN);
     let (from, lkey, to, rkey) = memory(&two, 1);
