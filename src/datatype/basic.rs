@@ -229,13 +229,6 @@ impl BasicType {
         self.size() != self.extent()
     }
 
-    /// Local. True for the integers.
-    #[must_use]
-    #[inline]
-    pub const fn is_integer(self) -> bool {
-        matches!(self.kind(), Kind::Integer)
-    }
-
     /// Whether compare_and_swap accepts it: single atomics can update it.
     #[inline]
     pub(crate) const fn is_swapped(self) -> bool {

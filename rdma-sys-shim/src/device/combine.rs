@@ -248,7 +248,8 @@ impl GivenCombiner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Combined {
     Done,
-    /// Another process holds the lock; nothing was done.
+    /// Somebody else holds the lock; nothing was done. A rank that maps the memory takes the lock itself, the target's own
+    /// threads included, and may combine much or lose its processor meanwhile.
     Busy,
     /// The word is no lock; nothing was done.
     NotALock,
