@@ -160,7 +160,7 @@ fn step(context: &Context, pair: &QueuePair) -> Step {
         return Step::Nothing;
     };
     let mut next = None;
-    if request.ended.is_none() && overtakes(context, &request, send.requests.front()) {
+    if request.ended.is_none() && overtakes(context, pair, &request, send.requests.front()) {
         next = send.requests.pop_front();
     }
     drop(send);
@@ -240,7 +240,7 @@ fn carry_out(
 
 /// Whether the next request, which was posted before the first was complete, is carried out first: a write may overtake
 /// reads and atomics, and its packets those of another write. What is posted later is behind the first one on PCIe, too.
-fn overtakes(context: &Context, first: &Request, next: Option<&Request>) -> bool {
+fn overtakes(context: &Context, pair: &QueuePair, first: &Request, next: Option<&Request>) -> bool {
     let personality = context.personality();
     next.is_some_and(|next| {
         let is_plain_write = next.operation == Operation::Write && !next.is_received();
@@ -251,7 +251,11 @@ fn overtakes(context: &Context, first: &Request, next: Option<&Request>) -> bool
             Operation::Send => false,
             _ => personality.overtake && !next.is_fenced(),
         };
-        is_plain_write && may_pass && next.ended.is_none() && context.chooses(next.number)
+        is_plain_write
+            && may_pass
+            && next.ended.is_none()
+            && context.chooses(next.number)
+            && responder::permits(context, pair, next)
     })
 }
 

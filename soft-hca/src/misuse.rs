@@ -1,5 +1,6 @@
 //! Telling what a program does wrong and an adapter would not say, or only by failing in some other way.
 
+use std::backtrace::Backtrace;
 use std::env;
 use std::fmt;
 use std::fs::OpenOptions;
@@ -8,17 +9,20 @@ use std::sync::OnceLock;
 
 use crate::context::Context;
 use crate::process;
-use crate::settings::ABORT;
+use crate::settings::{ABORT, BACKTRACE};
 use crate::sysfs;
 
 /// Writes a line to standard error, and for the launcher, since programs may hide what their processes write.
 pub(crate) fn tell(context: &Context, words: fmt::Arguments<'_>) {
     context.counters().misuses.add(1);
-    let line = format!(
+    let mut line = format!(
         "soft-hca: process {}, {}: MISUSE: {words}\n",
         process::own(),
         context.name()
     );
+    if env::var_os(BACKTRACE).is_some() {
+        line += &Backtrace::force_capture().to_string();
+    }
     eprint!("{line}");
     let mut options = OpenOptions::new();
     let file = options.append(true).create(true);

@@ -50,18 +50,11 @@ pub(crate) fn carry_out(context: &Context, pair: &QueuePair, request: &Request) 
         return Outcome::Ended(Status::LocalProtection);
     }
     let route = *lock(&pair.route);
-    let number = route.attributes.dest_qp_num;
-    let fabric = context.fabric();
-    let target = Target {
-        context,
-        entry: fabric.pair(number),
-        number,
-        adapter: fabric.pair(number).adapter.load(Ordering::Acquire) as usize,
-    };
+    let target = Target::of(context, &route);
     if context.port_is_down(context.adapter()) || context.port_is_down(target.adapter) {
         return Outcome::NoAnswer;
     }
-    let mut posted = fabric.adapter(target.adapter).posted.lock();
+    let mut posted = context.fabric().adapter(target.adapter).posted.lock();
     let has_data = request.len > 0 && context.personality_of(target.adapter).late.is_zero();
     if !target.answers(pair, &route) || !has_data && !target.is_alive() {
         return Outcome::NoAnswer;
@@ -76,6 +69,16 @@ pub(crate) fn carry_out(context: &Context, pair: &QueuePair, request: &Request) 
             .unwrap_or_else(|refusal| refused(context, "memory of the sender", refusal)),
         (outcome, _) => outcome,
     }
+}
+
+/// Whether nothing in a request itself will have it refused. Then its packets may come before those of another one.
+pub(crate) fn permits(context: &Context, pair: &QueuePair, request: &Request) -> bool {
+    let target = Target::of(context, &lock(&pair.route));
+    let right = request.right();
+    request.len <= context.personality().max_message.into()
+        && region::allows_all(context, pair.domain, &request.pieces, 0)
+        && target.entry.access.load(Ordering::Acquire) & right == right
+        && target.allows(request.key, request.address, request.len, right)
 }
 
 /// Writes the answer of a read or an atomic to the sender's memory: a posted write of its adapter, like any other.
@@ -116,7 +119,18 @@ struct Target<'a> {
     adapter: usize,
 }
 
-impl Target<'_> {
+impl<'a> Target<'a> {
+    fn of(context: &'a Context, route: &Route) -> Self {
+        let number = route.attributes.dest_qp_num;
+        let entry = context.fabric().pair(number);
+        Self {
+            context,
+            entry,
+            number,
+            adapter: entry.adapter.load(Ordering::Acquire) as usize,
+        }
+    }
+
     /// Whether packets of this sender reach it, and are expected.
     fn answers(&self, pair: &QueuePair, route: &Route) -> bool {
         let order = Ordering::Acquire;

@@ -18,6 +18,8 @@ pub const ADAPTER: &str = "SOFT_HCA_ADAPTER";
 pub const FAIL: &str = "SOFT_HCA_FAIL";
 /// Ends a process at its first misuse, with a core if the system makes them.
 pub const ABORT: &str = "SOFT_HCA_ABORT";
+/// Has the calls that led to a misuse told, too.
+pub const BACKTRACE: &str = "SOFT_HCA_BACKTRACE";
 /// The number on which all choices depend that an adapter makes.
 pub const SEED: &str = "SOFT_HCA_SEED";
 /// The adapter if the environment names none.
