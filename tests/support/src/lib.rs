@@ -1,6 +1,7 @@
 //! Code that Transom's test binaries share: the environment, which only this crate reads, the devices, ways to start
 //! jobs, and the list of cases, of which a plain run takes a sample.
 
+pub mod adapter;
 pub mod devices;
 pub mod environment;
 pub mod extended;

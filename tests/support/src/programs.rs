@@ -29,16 +29,20 @@ pub fn program(name: &'static str) -> PathBuf {
     folder.join("examples").join(name)
 }
 
-/// `folder` is that of the profile.
-fn build(mut cargo: Command, name: &str, folder: &Path) {
-    let profile = match folder.file_name().and_then(|name| name.to_str()) {
+/// The profile whose folder this is.
+pub(crate) fn profile(folder: &Path) -> &str {
+    match folder.file_name().and_then(|name| name.to_str()) {
         Some("debug") => "dev",
         Some(other) => other,
         None => panic!("{folder:?} is no folder of cargo's"),
-    };
+    }
+}
+
+/// `folder` is that of the profile.
+fn build(mut cargo: Command, name: &str, folder: &Path) {
     let built = cargo
         .args(["build", "--quiet", "--example", name])
-        .args(["--profile", profile, "--target-dir"])
+        .args(["--profile", profile(folder), "--target-dir"])
         .arg(folder.parent().expect("cargo's folder"))
         .current_dir(ROOT)
         .status();
