@@ -73,11 +73,16 @@ pub(crate) fn run(context: &Context) {
 /// Does in a thread that polls, and finds nothing, what the device's thread would do: with more threads than
 /// processors, that one may not run for milliseconds.
 pub(crate) fn help(context: &Context) {
-    hear_all(context);
+    let mut is_idle = !hear_all(context);
     for pair in context.take_listed() {
+        is_idle = false;
         if let Served::Blocked(_) = serve(context, &pair) {
             context.list(&pair);
         }
+    }
+    // What it polls for is another process's work, which may need this processor.
+    if is_idle {
+        std::thread::yield_now();
     }
 }
 

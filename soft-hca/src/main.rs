@@ -170,9 +170,10 @@ fn as_root_of_a_namespace() -> io::Error {
         Ok(program) => program,
         Err(error) => return error,
     };
+    // From its own network namespace, the cable is laid between the hosts.
     let mut command = Command::new("unshare");
     command
-        .args(["--user", "--map-root-user", "--"])
+        .args(["--user", "--map-root-user", "--net", "--"])
         .arg(program);
     let error = command.args(env::args_os().skip(1)).exec();
     io::Error::new(error.kind(), format!("unshare: {error}"))
