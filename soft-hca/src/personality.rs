@@ -30,8 +30,6 @@ pub struct Personality {
     pub driver: &'static str,
     /// The number of the maker: that of PCI, but for Mellanox.
     pub vendor: u32,
-    /// The number of the product in PCI's list, by which perftest knows what it may ask for.
-    pub part: u32,
     /// The kind of port.
     pub link: Link,
     /// The most bytes inline that creating a queue pair grants.
@@ -92,7 +90,6 @@ const GIGABYTE: u32 = 1 << 30;
 const MLX5: Personality = Personality {
     driver: "mlx5",
     vendor: 0x02c9,
-    part: 0x1017,
     link: Link::InfiniBand,
     // providers/mlx5/verbs.c, `mlx5_calc_send_wqe`: of 1024 bytes (`max_sq_desc_sz`), 192 are `sq_overhead`, and 4 say
     // how long the data is.
@@ -124,7 +121,6 @@ const MLX5: Personality = Personality {
 const IRDMA: Personality = Personality {
     driver: "irdma",
     vendor: 0x8086,
-    part: 0x1592,
     link: Link::Ethernet,
     // drivers/infiniband/hw/irdma/type.h: IRDMA_MAX_INLINE_DATA_SIZE.
     inline: 101,
@@ -147,7 +143,6 @@ const IRDMA: Personality = Personality {
 const BNXT_RE: Personality = Personality {
     driver: "bnxt_re",
     vendor: 0x14e4,
-    part: 0x1750,
     link: Link::Ethernet,
     // drivers/infiniband/hw/bnxt_re/qplib_fp.h: BNXT_QPLIB_SWQE_MAX_INLINE_LENGTH.
     inline: 96,
@@ -168,7 +163,6 @@ const BNXT_RE: Personality = Personality {
 const HNS: Personality = Personality {
     driver: "hns",
     vendor: 0x19e5,
-    part: 0xa222,
     link: Link::Ethernet,
     // drivers/infiniband/hw/hns/hns_roce_hw_v2.h: HNS_ROCE_V2_MAX_SQ_INLINE.
     inline: 32,
@@ -187,7 +181,6 @@ const HNS: Personality = Personality {
 const MANA: Personality = Personality {
     driver: "mana",
     vendor: 0x1414,
-    part: 0x00ba,
     link: Link::Ethernet,
     // providers/mana/qp.c: `mana_create_qp_rc` does not look at `max_inline_data`; wr.c there, at the flag.
     inline: 1 << 20,
@@ -208,7 +201,6 @@ const MANA: Personality = Personality {
 const ERDMA: Personality = Personality {
     driver: "erdma",
     vendor: 0x1ded,
-    part: 0x107f,
     link: Link::Ethernet,
     // providers/erdma/erdma_verbs.c refuses more than ERDMA_MAX_INLINE when a request is posted: six pieces of 16 bytes.
     inline: 1 << 20,
@@ -229,7 +221,6 @@ const ERDMA: Personality = Personality {
 const RXE: Personality = Personality {
     driver: "rxe",
     vendor: 0xff_ffff,
-    part: 0,
     link: Link::Ethernet,
     // drivers/infiniband/sw/rxe/rxe_param.h: RXE_MAX_INLINE_DATA, as long as RXE_MAX_SGE pieces of 16 bytes.
     inline: 512,
