@@ -51,12 +51,13 @@ const SPINS: u32 = 64;
 const WATCH_SPINS: u32 = 64 * SPINS;
 
 pub(super) struct VerbsEndpoint {
+    // Declared first, so that it is dropped before the adapter's memory that its requests use.
+    queue: Mutex<SendQueue>,
     adapter: Arc<Adapter>,
     peer: Peer,
     psn: u32,
     /// The longest request in bytes that both ends accept, once they have agreed on it.
     longest: AtomicUsize,
-    queue: Mutex<SendQueue>,
     /// The ticket up to which everything is complete, and the newest ticket that uses a caller's buffer.
     completed: AtomicU64,
     borrowing: AtomicU64,
