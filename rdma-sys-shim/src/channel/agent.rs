@@ -770,12 +770,15 @@ impl<P> Connection<P> {
                             }
                             Stage::Serving(peer)
                         }
-                        HostStep::Refuse(answer, Refused::Secret, _) => {
-                            tracing::warn!("a connection with a wrong key was dropped");
-                            is_sent(&self.stream, &answer)?;
+                        HostStep::Refuse(answer, refused, _) => {
+                            if matches!(refused, Refused::Secret) {
+                                tracing::warn!("a connection with a wrong key was dropped");
+                            }
+                            if !answer.is_empty() {
+                                is_sent(&self.stream, &answer)?;
+                            }
                             return Ok(Next::Ends);
                         }
-                        HostStep::Refuse(..) => return Ok(Next::Ends),
                     }
                 }
                 Stage::Serving(peer) => return service.serve(&self.stream, peer),

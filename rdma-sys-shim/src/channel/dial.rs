@@ -31,6 +31,8 @@ enum Failed {
     Refused,
     /// A process other than the peer listens there.
     Other,
+    /// A process with another version of the protocol listens there.
+    Version,
     /// The connection ended before both sides had proven themselves.
     Ended,
     /// The process that listens there has no capacity for more connections.
@@ -69,7 +71,7 @@ pub(crate) enum Redialled {
 pub(crate) fn redial(own: &Record, peer: &Record, at: IpAddr, patience: Duration) -> Redialled {
     match try_address(own, peer, at, [patience; 2]) {
         Ok(stream) => Redialled::Lives(stream),
-        Err(Failed::Refused | Failed::Other | Failed::Ended) => Redialled::Gone,
+        Err(Failed::Refused | Failed::Other | Failed::Version | Failed::Ended) => Redialled::Gone,
         Err(Failed::Full | Failed::Silent(_) | Failed::Call(_)) => Redialled::Silent,
     }
 }
@@ -118,6 +120,7 @@ pub(crate) fn dial(
         let why = match failed {
             Failed::Refused => "nobody listens there".to_owned(),
             Failed::Other => "another program listens there".to_owned(),
+            Failed::Version => "another version of Transom listens there".to_owned(),
             Failed::Ended => {
                 is_refused = false;
                 "the connection was ended there: another program may listen, or the process had no descriptor left".to_owned()
@@ -317,7 +320,8 @@ impl Greeted {
         proven.map_err(|refused| match refused {
             Refused::Io(error) => as_of_peer(error),
             Refused::Stranger(begins) if FULL.starts_with(&begins) => Failed::Full,
-            Refused::Stranger(_) | Refused::Version(_) | Refused::Secret => Failed::Other,
+            Refused::Version(_) => Failed::Version,
+            Refused::Stranger(_) | Refused::Secret => Failed::Other,
         })?;
         prepare(&stream, Side::Origin).map_err(Failed::Call)?;
         Ok(stream)
