@@ -76,7 +76,7 @@ pub use memory::Memory;
 pub use wait::wait_on;
 pub use window::{
     check_liveness, complete, flush, give_up, in_job, is_concurrent, is_in_job, other_unit,
-    read_memory, release, synchronise, tolerate_any_epoch, tolerate_locks,
+    release, synchronise, tolerate_any_epoch, tolerate_locks,
 };
 
 pub use crate::access::{accumulate_row, get_row, put_notify_row, put_row, rget_row, rput_row};

@@ -1,7 +1,5 @@
 //! Windows, beyond the calls of MPI: what epochs of another shape are made of.
 
-use rdma_sys_shim::memory;
-
 use crate::access::PROC_NULL;
 use crate::comm::Purpose;
 use crate::error::{AbortCause, Error, Misuse, Result};
@@ -46,17 +44,6 @@ pub fn complete(window: &Window, aim: Aim) -> Result<()> {
 #[inline]
 pub fn release(window: &Window, aim: Aim) -> Result<()> {
     on_target(window, aim, |on| on.flush_locally())
-}
-
-/// Local. Copies `to.len()` bytes of window memory. If other ranks write there meanwhile, the bytes are unspecified.
-/// Data put before a notification that this rank has waited for is visible.
-///
-/// # Safety
-/// There are as many bytes at `from`, in a window's memory that is mapped here, and this process has no reference to
-/// them through which it writes.
-pub unsafe fn read_memory(from: *const u8, to: &mut [u8]) {
-    // SAFETY: the source is the caller's promise; the destination is borrowed uniquely, so it is elsewhere.
-    unsafe { memory::copy(to.as_mut_ptr(), from, to.len()) };
 }
 
 /// Local. Checks now and then whether the target lives and the job is not aborted, as a flush does. For calls that a

@@ -49,6 +49,9 @@
 //! A put from this rank's own part ([`Target::put_own`]) reads memory to which no reference exists: such puts
 //! are completed before `local_mut` lends the memory, and refused from then until the unlock.
 //! [`Epoch::read_own`], which copies the memory as a get does, without a lock, is refused in the same way.
+//! [`Window::read_own`] copies it too, but needs no refusal: an epoch, which alone lends such a slice, borrows
+//! the window uniquely. That others may write meanwhile, for example after this rank's epoch has failed, only
+//! makes the elements unspecified.
 //!
 //! **Values.** An [`Element`](crate::Element) has no padding and no invalid values, so a data race between
 //! ranks only results in unspecified elements. The compiler does not see the copies to and from window

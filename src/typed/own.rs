@@ -4,11 +4,12 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::strided::rows;
+use super::target::check_range;
 use super::window::{own_part, zeroed};
 use super::{Epoch, Region, Target};
 use crate::lower::{self, Row, error, not_forked};
 use crate::raw::PROC_NULL;
-use crate::{Element, EpochState, Misuse, Result};
+use crate::{Element, EpochState, Misuse, Result, raw};
 
 /// How an epoch uses this rank's own part, other than as the target of operations. In an epoch, only one thread uses
 /// it. The fields are atomics because all sessions and their threads share `NEVER_LENT`, and because compiler errors about
@@ -75,16 +76,20 @@ impl<T: Element, Mode> Epoch<'_, '_, T, Mode> {
         const OPERATION: &str = "read_own";
         not_forked(OPERATION)?;
         self.state.own.check_not_lent(OPERATION)?;
-        let raw = self.state.raw;
-        let own = Target::<T, Mode>::new(OPERATION, raw, &self.state.own, raw.rank())?;
-        own.check_range(OPERATION, range.start, range.len())?;
-        let mut elements: Vec<T> = zeroed(OPERATION, range.len())?;
-        let start = own_part::<T>(raw).0.as_ptr().wrapping_add(range.start);
-        // SAFETY: the range is inside our registered memory, which exists until the window is freed. There is no
-        // reference to it: in an epoch, only a `Lock` can lend one, and none is lent.
-        unsafe { lower::read_memory(start.cast(), bytemuck::cast_slice_mut(&mut elements)) };
-        Ok(elements)
+        copy_own(self.state.raw, OPERATION, range)
     }
+}
+
+/// A copy of the elements `range` of this rank's own part. Nothing lends a slice to which this rank may write.
+pub(super) fn copy_own<T: Element>(
+    raw: &raw::Window,
+    operation: &'static str,
+    range: Range<usize>,
+) -> Result<Vec<T>> {
+    check_range::<T>(raw, operation, raw.rank(), range.start, range.len())?;
+    let mut elements: Vec<T> = zeroed(operation, range.len())?;
+    raw.read_own(range.start as u64, bytemuck::cast_slice_mut(&mut elements))?;
+    Ok(elements)
 }
 
 impl<T: Element, Mode> Target<'_, T, Mode> {

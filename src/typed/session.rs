@@ -1,5 +1,6 @@
 //! Sessions: access to every rank's part for as long as the program likes, without a closure.
 
+use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -157,6 +158,15 @@ impl<'c, T: Element> Session<'c, T> {
     #[must_use]
     pub fn statistics(&self) -> Option<Statistics> {
         self.window.statistics()
+    }
+
+    /// Local. A copy of the elements `range` of this rank's own part: as [`Window::read_own`], also after another rank
+    /// has died.
+    ///
+    /// # Errors
+    /// As for [`Window::read_own`].
+    pub fn read_own(&self, range: Range<usize>) -> Result<Vec<T>> {
+        self.window.read_own(range)
     }
 
     /// Local. Returns the window. This ends only this rank's use of the session; other ranks may continue theirs, as

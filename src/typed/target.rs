@@ -212,23 +212,10 @@ impl<'op, T: Element, Mode> Target<'op, T, Mode> {
 
     /// The checks of a get, before its buffer is allocated.
     pub(super) fn check_range(&self, operation: &'static str, at: usize, len: usize) -> Result<()> {
-        if self.rank == PROC_NULL {
-            return Ok(());
+        match self.rank {
+            PROC_NULL => Ok(()),
+            rank => check_range::<T>(self.raw, operation, rank, at, len),
         }
-        let size = self.raw.size_of(self.rank)?;
-        let unit = size_of::<T>() as u64;
-        let end = (at as u64).checked_add(len as u64);
-        if end.is_some_and(|end| end <= size / unit) {
-            return Ok(());
-        }
-        let misuse = Misuse::PastEnd {
-            rank: self.rank,
-            disp: at as u64,
-            unit,
-            len: (len as u64).saturating_mul(unit),
-            size,
-        };
-        Err(error(operation, misuse))
     }
 
     #[inline]
@@ -452,6 +439,30 @@ pub(super) fn same_length(
         origin: origin as u64,
         other: other as u64,
         side,
+    };
+    Err(error(operation, misuse))
+}
+
+/// Whether the part of `rank` has the `len` elements from `at` on.
+pub(super) fn check_range<T>(
+    raw: &raw::Window,
+    operation: &'static str,
+    rank: u32,
+    at: usize,
+    len: usize,
+) -> Result<()> {
+    let size = raw.size_of(rank)?;
+    let unit = size_of::<T>() as u64;
+    let end = (at as u64).checked_add(len as u64);
+    if end.is_some_and(|end| end <= size / unit) {
+        return Ok(());
+    }
+    let misuse = Misuse::PastEnd {
+        rank,
+        disp: at as u64,
+        unit,
+        len: (len as u64).saturating_mul(unit),
+        size,
     };
     Err(error(operation, misuse))
 }

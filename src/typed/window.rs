@@ -3,11 +3,13 @@
 use std::fmt::{self, Display};
 use std::io;
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::epoch::{self, Active, Epoch, Exchange, Loads, Opening, Passive, PoisonOnExit};
+use super::own::copy_own;
 use super::session::{Opened, Session};
 use crate::lower::{self, Purpose, error, not_forked};
 use crate::raw::{self, Assert};
@@ -31,7 +33,9 @@ use crate::{
 /// A forked child is not a rank: all calls fail there, except those that only look something up. A slice that was
 /// borrowed from [`Window::local`] before the fork is the parent's memory, not a copy of it.
 ///
-/// Dropping a window without freeing it leaks its memory and logs this, since other ranks may still access it.
+/// Dropping a window without freeing it waits for nobody, leaks its memory and logs this, since other ranks may still
+/// access it. After another rank has died, that is how to give a window up ([`raw::Window`] says why its memory stays);
+/// [`Window::read_own`] still copies this rank's own part.
 ///
 /// `'c` is the borrow of the communicator, so the job cannot be left before its windows are freed. A value that holds
 /// its window needs no lifetime with [`Window::into_owned`].
@@ -321,6 +325,31 @@ impl<'c, T: Element> Window<'c, T> {
         let (base, len) = own_part(&self.raw);
         // SAFETY: as in `elements`; no rank reads there either, and the window is borrowed uniquely.
         Ok(unsafe { slice::from_raw_parts_mut(base.as_ptr(), len) })
+    }
+
+    /// Local. A copy of the elements `range` of this rank's own part, also while a [`Session`] is open, and after the
+    /// window was poisoned. So it is how to save this rank's data after another rank has died. Includes what was put
+    /// and complete before the last epoch that closed properly; elements that were written later have an old value, a
+    /// new value or a mixture.
+    ///
+    /// ```
+    /// # fn main() -> transom::Result<()> {
+    /// # let job = transom::Job::init()?;
+    /// let mut window = transom::Window::<u64>::allocate(job.world(), 8)?;
+    /// let mine = [1];
+    /// if let Err(error) = window.fence(|epoch| epoch.target(0)?.put(0, &mine)) {
+    ///     // Its epochs fail from now on. Dropping it waits for nobody.
+    ///     eprintln!("{error}; saved: {:?}", window.read_own(0..window.len())?);
+    ///     return Err(error);
+    /// }
+    /// # window.free()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `range` exceeds the part; no memory for the vector; the process was forked from the rank.
+    pub fn read_own(&self, range: Range<usize>) -> Result<Vec<T>> {
+        copy_own(&self.raw, "read_own", range)
     }
 
     /// Collective. An epoch between two fences. Waits for all ranks, and runs `body`, in which this rank may access

@@ -21,6 +21,7 @@ mod kind;
 mod layout;
 mod log;
 mod on_target;
+mod own;
 pub(crate) mod pairs;
 mod progress;
 mod route;
@@ -92,7 +93,15 @@ use target::Target;
 /// Atomics on an integer that is not aligned to its size (a window over memory at an odd address, or an odd
 /// displacement) take a lock at the target instead of one locked instruction, like atomics on other types.
 ///
-/// Dropping a window without freeing it leaks its memory and logs this, since peers may still access it.
+/// # Giving a window up
+/// After another rank has died, [`Window::free`] fails, like all other calls that wait for all ranks.
+/// [`Window::read_own`] still copies this rank's own memory, and dropping the window gives it up without waiting.
+///
+/// A window that is dropped leaks its memory, and logs this unless the job was aborted. The memory stays allocated and
+/// registered until the process ends, on every device, because ranks that live may still write to it: a mapping cannot
+/// be taken back, and an operation that is under way knows only an address, which other data would have by then. For
+/// the same reason, memory that the program gave to [`Window::create`] has to stay mapped until the process ends, and
+/// may be written to.
 pub struct Window {
     pub(crate) team: Team,
     /// Numbers this rank's windows in the order of creation.

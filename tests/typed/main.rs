@@ -2,6 +2,7 @@
 //! their job, with the name of the scenario that they are to play.
 
 mod active;
+mod after_death;
 mod created;
 mod exchange;
 mod failures;
@@ -101,6 +102,7 @@ fn main() {
     launcher::take_over();
     let topics = [
         ("active", active::scenarios()),
+        ("after_death", after_death::scenarios()),
         ("created", created::scenarios()),
         ("exchange", exchange::scenarios()),
         ("passive", passive::scenarios()),

@@ -11,6 +11,7 @@ mod leave;
 mod limits;
 mod locked;
 mod memory;
+mod saved;
 mod stop;
 mod unawaited;
 
@@ -31,6 +32,7 @@ pub(crate) fn play(role: &str) {
         "fatal" => fatal::play(),
         "first_thread" => first_thread::play(),
         "memory" => memory::play(),
+        "saved" => saved::play(rest),
         "stop" => stop::play(rest),
         "unawaited" => unawaited::play(rest),
         _ => panic!("no role {role:?}"),
@@ -40,6 +42,7 @@ pub(crate) fn play(role: &str) {
 pub(crate) fn trials(device: &'static str) -> Vec<Trial> {
     let mut trials = death::trials(device);
     trials.extend(amid::trials(device));
+    trials.extend(saved::trials(device));
     trials.extend(unawaited::trials(device));
     trials.extend(crossed::trials(device));
     trials.extend(leave::trials(device));
