@@ -1,0 +1,368 @@
+//! Which ranks go on after a death: one group on which all who go on agree. A state machine without I/O and without a
+//! clock: messages, deaths and the time are arguments.
+//!
+//! **Who goes on.** A group may go on if it is more than half of the communicator, or if all ranks outside it are known
+//! to be dead. Known dead: the kernel of its host or the launcher has seen the end of the process. A rank that does not
+//! answer is only suspected. So if the network splits in two, the larger half goes on and the other gets an error; in a
+//! tie, neither goes on.
+//!
+//! **Ballots.** This is Paxos, whose value is the group. A rank that finds itself the first that it does not suspect
+//! begins a ballot: all ranks promise to ignore earlier ballots and tell whom they suspect. If nobody is missing, it
+//! proposes a group of those who promised, or the group of the latest ballot that any of them accepted. Once a quorum
+//! has accepted, the group is decided, and all are told. Ranks that suspect each other cannot be in one group: whoever
+//! is in most such pairs is left out. If a ballot does not end, others begin one, the later the higher their rank.
+//!
+//! **Quorums.** A quorum of promises or acceptances is more than half of the communicator, or everybody but the ranks
+//! known to be dead. Two quorums of the first kind have a rank in common. A quorum of the second kind contains all who
+//! live, so it has a rank in common with whoever knows of an earlier decision and still lives. This needs three rules.
+//! A rank learns a decision only if it has promised no later ballot, so it cannot learn one that it failed to report. A
+//! rank that has returned still promises and accepts. Deaths travel with every message, and nothing is heard from the
+//! dead: a ballot whose promises all came from ranks that are dead now cannot come back. Hence no two *living* ranks
+//! ever have different groups. (What ranks decided that are all dead now, nobody knows, and it does not bind the rest.)
+//!
+//! **Exclusion.** A rank that lives and learns of a group without it gets an error. A rank that gave up at its time limit
+//! is silent from then on, as if it were dead. A group that was proposed before may name it, like one that dies later.
+//!
+//! **Its end.** A rank returns by its time limit at the latest. Then its error names those whose answer is missing: they
+//! did not make the call, are stopped, or are on the other side of a broken network.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+#[cfg(test)]
+mod model;
+
+type Ranks = BTreeSet<u32>;
+
+/// Higher ones are later. The second number is the rank that began it, so each ballot is of one rank.
+type Ballot = (u64, u32);
+
+/// How long a rank waits for the ballot of another, for each rank before it that it does not suspect.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// What a rank sends to another. Whoever sends it also tells whom it knows to be dead.
+#[derive(Clone, Debug)]
+pub(crate) struct Message {
+    dead: Ranks,
+    what: What,
+}
+
+#[derive(Clone, Debug)]
+enum What {
+    /// Asks for a promise.
+    Prepare(Ballot),
+    /// To ignore earlier ballots.
+    Promise {
+        ballot: Ballot,
+        suspects: Ranks,
+        accepted: Option<(Ballot, Ranks)>,
+    },
+    /// The ballot is earlier than one that was promised.
+    Outdated {
+        promised: Ballot,
+    },
+    Propose(Ballot, Ranks),
+    Accepted(Ballot),
+    Decided(Ballot, Ranks),
+    /// The ballot's rank gave up, for want of these ranks.
+    GaveUp(Ballot, Ranks),
+}
+
+/// How the agreement ended for this rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It goes on, in this group.
+    Group(Ranks),
+    /// This group goes on without it.
+    Excluded(Ranks),
+    /// Time is up; these ranks did not answer.
+    Missing(Ranks),
+}
+
+/// One rank's view of an agreement.
+pub(crate) struct Agreement {
+    me: u32,
+    size: u32,
+    limit: Duration,
+    /// Includes the dead.
+    suspects: Ranks,
+    dead: Ranks,
+    promised: Ballot,
+    accepted: Option<(Ballot, Ranks)>,
+    /// This rank's latest ballot, while it is under way.
+    own: Option<Own>,
+    /// When this rank begins a ballot, unless it hears of another.
+    retry_at: Duration,
+    outcome: Option<Outcome>,
+    outbox: VecDeque<(u32, Message)>,
+}
+
+struct Own {
+    ballot: Ballot,
+    /// Whom each rank that promised suspects, and what it accepted.
+    promises: BTreeMap<u32, (Ranks, Option<(Ballot, Ranks)>)>,
+    /// The group, once it is proposed, and who accepted it.
+    proposed: Option<(Ranks, Ranks)>,
+}
+
+impl Agreement {
+    /// Rank `me` of `size` begins at time `now`, and gives up `patience` later.
+    pub(crate) fn new(me: u32, size: u32, now: Duration, patience: Duration) -> Self {
+        Self {
+            me,
+            size,
+            limit: now + patience,
+            suspects: Ranks::new(),
+            dead: Ranks::new(),
+            promised: (0, 0),
+            accepted: None,
+            own: None,
+            retry_at: now + RETRY * me,
+            outcome: None,
+            outbox: VecDeque::new(),
+        }
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn outcome(&self) -> Option<&Outcome> {
+        self.outcome.as_ref()
+    }
+
+    /// The next message to send, and to whom.
+    pub(crate) fn next_message(&mut self) -> Option<(u32, Message)> {
+        self.outbox.pop_front()
+    }
+
+    /// When [`Self::tick`] has to be called at the latest; `None` once it has ended.
+    pub(crate) fn due(&self) -> Option<Duration> {
+        (self.outcome.is_none()).then(|| self.limit.min(self.retry_at))
+    }
+
+    /// `rank` does not answer, or (`is_dead`) its process is known to have ended.
+    pub(crate) fn suspect(&mut self, rank: u32, is_dead: bool, now: Duration) {
+        if rank == self.me || self.is_silent() {
+            return;
+        }
+        self.suspects.insert(rank);
+        if is_dead {
+            self.dead.insert(rank);
+        }
+        self.retry_at = self.retry_at.min(now + RETRY * self.before());
+        self.advance();
+    }
+
+    /// Time has passed.
+    pub(crate) fn tick(&mut self, now: Duration) {
+        if self.outcome.is_some() {
+            return;
+        }
+        if now >= self.limit {
+            let missing = self.missing();
+            if let Some(own) = &self.own {
+                self.send_to_others(&What::GaveUp(own.ballot, missing.clone()));
+            }
+            self.outcome = Some(Outcome::Missing(missing));
+        } else if now >= self.retry_at {
+            self.begin(now);
+        }
+    }
+
+    /// A message of rank `from` has arrived. May be called after the end too: others may still need an answer.
+    pub(crate) fn receive(&mut self, from: u32, message: Message, now: Duration) {
+        if self.is_silent() || self.dead.contains(&from) || message.dead.contains(&self.me) {
+            return;
+        }
+        self.suspects.extend(&message.dead);
+        self.dead.extend(&message.dead);
+        match message.what {
+            What::Prepare(ballot) | What::Propose(ballot, _) if ballot < self.promised => {
+                let promised = self.promised;
+                self.send(from, What::Outdated { promised });
+            }
+            What::Prepare(ballot) => {
+                self.hear(ballot, now);
+                let (suspects, accepted) = (self.suspects.clone(), self.accepted.clone());
+                self.send(
+                    from,
+                    What::Promise {
+                        ballot,
+                        suspects,
+                        accepted,
+                    },
+                );
+            }
+            What::Promise {
+                ballot,
+                suspects,
+                accepted,
+            } => {
+                if let Some(own) = self.own.as_mut().filter(|own| own.ballot == ballot) {
+                    own.promises.insert(from, (suspects, accepted));
+                }
+            }
+            What::Outdated { promised } => {
+                if self.own.as_ref().is_some_and(|own| own.ballot < promised) {
+                    self.promised = self.promised.max(promised);
+                    self.own = None;
+                    self.retry_at = now + RETRY * (1 + self.before());
+                }
+            }
+            What::Propose(ballot, group) => {
+                self.hear(ballot, now);
+                self.accepted = Some((ballot, group));
+                self.send(from, What::Accepted(ballot));
+            }
+            What::Accepted(ballot) => {
+                if let Some(own) = self.own.as_mut().filter(|own| own.ballot == ballot)
+                    && let Some((_, acceptors)) = &mut own.proposed
+                {
+                    acceptors.insert(from);
+                }
+            }
+            What::Decided(ballot, group) if ballot >= self.promised => {
+                self.hear(ballot, now);
+                self.learn(ballot, group);
+            }
+            What::GaveUp(ballot, missing) if ballot >= self.promised && self.outcome.is_none() => {
+                self.outcome = Some(Outcome::Missing(missing));
+            }
+            What::Decided(..) | What::GaveUp(..) => {}
+        }
+        self.advance();
+    }
+
+    /// Who gave up says and hears nothing more.
+    fn is_silent(&self) -> bool {
+        matches!(self.outcome, Some(Outcome::Missing(_)))
+    }
+
+    /// How many ranks are to begin a ballot before this one.
+    fn before(&self) -> u32 {
+        (0..self.me)
+            .filter(|rank| !self.suspects.contains(rank))
+            .count() as u32
+    }
+
+    fn missing(&self) -> Ranks {
+        let answered = |rank: &u32| {
+            *rank == self.me
+                || self.dead.contains(rank)
+                || self
+                    .own
+                    .as_ref()
+                    .is_some_and(|own| own.promises.contains_key(rank))
+        };
+        (0..self.size).filter(|rank| !answered(rank)).collect()
+    }
+
+    fn hear(&mut self, ballot: Ballot, now: Duration) {
+        if ballot > self.promised {
+            self.own = None;
+        }
+        self.promised = ballot;
+        self.retry_at = now + RETRY * (1 + self.before());
+    }
+
+    fn begin(&mut self, now: Duration) {
+        let ballot = (self.promised.0 + 1, self.me);
+        self.promised = ballot;
+        self.retry_at = now + RETRY * self.size;
+        let ours = (self.suspects.clone(), self.accepted.clone());
+        self.own = Some(Own {
+            ballot,
+            promises: [(self.me, ours)].into(),
+            proposed: None,
+        });
+        self.send_to_others(&What::Prepare(ballot));
+        self.advance();
+    }
+
+    /// Whether two such sets of ranks never decide differently, and a group of them may go on.
+    fn is_quorum(&self, ranks: &Ranks) -> bool {
+        ranks.len() as u32 > self.size / 2
+            || (0..self.size).all(|rank| ranks.contains(&rank) || self.dead.contains(&rank))
+    }
+
+    /// Takes this rank's ballot as far as the answers allow.
+    fn advance(&mut self) {
+        let Some(own) = &self.own else { return };
+        let ballot = own.ballot;
+        match &own.proposed {
+            None => {
+                let answered: Ranks = own.promises.keys().copied().collect();
+                let waits = (0..self.size)
+                    .any(|rank| !answered.contains(&rank) && !self.suspects.contains(&rank));
+                if waits || !self.is_quorum(&answered) {
+                    return;
+                }
+                let earlier = own
+                    .promises
+                    .values()
+                    .filter_map(|(_, accepted)| accepted.as_ref());
+                let group = match earlier.max_by_key(|(ballot, _)| *ballot) {
+                    Some((_, group)) => group.clone(),
+                    None => self.compatible(own),
+                };
+                if !self.is_quorum(&group) && own.promises.values().all(|(_, old)| old.is_none()) {
+                    return;
+                }
+                self.accepted = Some((ballot, group.clone()));
+                self.own.as_mut().expect("as above").proposed =
+                    Some((group.clone(), [self.me].into()));
+                self.send_to_others(&What::Propose(ballot, group));
+                self.advance();
+            }
+            Some((group, acceptors)) if self.is_quorum(acceptors) => {
+                let group = group.clone();
+                self.own = None;
+                self.send_to_others(&What::Decided(ballot, group.clone()));
+                self.learn(ballot, group);
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Those who promised, live and do not suspect each other.
+    fn compatible(&self, own: &Own) -> Ranks {
+        let mut group: Ranks = own.promises.keys().copied().collect();
+        group.retain(|rank| !self.dead.contains(rank));
+        let suspects = |a: u32, b: u32| match a == self.me {
+            true => self.suspects.contains(&b),
+            false => own.promises[&a].0.contains(&b),
+        };
+        loop {
+            let pairs = |a: u32| {
+                let others = group.iter().filter(|&&b| suspects(a, b) || suspects(b, a));
+                others.count()
+            };
+            // Of equals, the last.
+            match group.iter().map(|&rank| (pairs(rank), rank)).max() {
+                Some((1.., rank)) => group.remove(&rank),
+                _ => return group,
+            };
+        }
+    }
+
+    fn learn(&mut self, ballot: Ballot, group: Ranks) {
+        self.accepted = Some((ballot, group.clone()));
+        if self.outcome.is_none() {
+            self.outcome = Some(match group.contains(&self.me) {
+                true => Outcome::Group(group),
+                false => Outcome::Excluded(group),
+            });
+        }
+    }
+
+    fn send(&mut self, to: u32, what: What) {
+        let dead = self.dead.clone();
+        self.outbox.push_back((to, Message { dead, what }));
+    }
+
+    fn send_to_others(&mut self, what: &What) {
+        for rank in 0..self.size {
+            if rank != self.me && !self.dead.contains(&rank) {
+                self.send(rank, what.clone());
+            }
+        }
+    }
+}
