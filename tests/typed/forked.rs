@@ -54,6 +54,7 @@ fn a_child_has_no_window(job: &Job) -> Result<()> {
         let wrong = let_in(|| {
             [
                 ("local", window.local().err()),
+                ("read_own", window.read_own(0..1).err()),
                 ("local_mut", window.local_mut().map(|own| own.fill(9)).err()),
                 ("fence", window.fence(|_| Ok(())).err()),
                 ("passive", window.passive(|_| Ok(())).err()),
