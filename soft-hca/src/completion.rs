@@ -173,7 +173,7 @@ impl CompletionQueue {
         self.armed.fetch_max(wanted, Ordering::AcqRel);
     }
 
-    /// Drops the completions of a queue pair that is destroyed, as drivers do.
+    /// Drops the completions of a queue pair that is reset or destroyed, as drivers do.
     pub(crate) fn forget(&self, pair: u32) {
         let mut entries = lock(&self.entries);
         entries.retain(|entry| entry.completion.qp_num != pair);

@@ -182,25 +182,31 @@ impl QueuePair {
         let _served = lock(&self.served);
         self.drop_requests(context);
         entry.owner.release();
+    }
+
+    /// Empties the queues, and drops the completions of what was in them: those polled later would free places that
+    /// other requests have by then. Neither this process's threads nor peers serve the queue pair meanwhile.
+    fn drop_requests(&self, context: &Context) {
         for queue in [&self.send_completions, &self.receive_completions] {
             queue.forget(self.number);
         }
-    }
-
-    fn drop_requests(&self, context: &Context) {
         let mut send = lock(&self.send);
         for request in send.requests.drain(..) {
             region::use_pieces(context.fabric(), &request.pieces, region::end);
         }
         *send = SendQueue::default();
         self.released.store(0, Ordering::Release);
-        let posted = self.entry(context).posted.load(Ordering::Acquire);
-        for at in self.taken.swap(posted, Ordering::AcqRel)..posted {
+        let entry = self.entry(context);
+        let posted = entry.posted.load(Ordering::Acquire);
+        let mut at = self.taken.swap(posted, Ordering::AcqRel);
+        entry.filled.store(posted, Ordering::Release);
+        while at != posted {
             region::use_pieces(
                 context.fabric(),
                 &self.receive_pieces(context, at),
                 region::end,
             );
+            at = at.wrapping_add(1);
         }
     }
 
@@ -303,14 +309,17 @@ impl QueuePair {
             _ => {}
         }
         drop(route);
+        if state == State::Reset {
+            // What is being served may end in the error state, and does so before.
+            let _served = lock(&self.served);
+            let _responder = context.fabric().adapter(context.adapter()).posted.lock();
+            entry.set_state(state);
+            self.drop_requests(context);
+            return Ok(());
+        }
         entry.set_state(state);
-        match state {
-            State::Reset => {
-                let _served = lock(&self.served);
-                self.drop_requests(context);
-            }
-            State::Error | State::ReadyToSend => context.wake_for(self.number),
-            _ => {}
+        if matches!(state, State::Error | State::ReadyToSend) {
+            context.wake_for(self.number);
         }
         Ok(())
     }

@@ -249,6 +249,57 @@ fn states_follow_each_other_as_in_the_table_and_need_their_attributes() {
 }
 
 #[test]
+fn a_queue_pair_that_was_reset_knows_nothing_of_what_was_posted_before() {
+    let two = Two::plain();
+    let memory = vec![1_u64];
+    let key = two.two.register(&memory, ALL);
+    for id in [1, 2] {
+        two.two.post_receive(id, &[piece(&memory, key)]).unwrap();
+    }
+    let empty = |operation| Request {
+        pieces: Vec::new(),
+        ..request(operation, ibv_sge::default(), &[], 0)
+    };
+    let fill = || {
+        for _ in 0..PLAN.cap.max_send_wr {
+            two.one.post(empty(Operation::Write)).unwrap();
+        }
+    };
+    fill();
+    let end = Instant::now() + LIMIT;
+    while two.one.context.counters().completions.get() < PLAN.cap.max_send_wr.into() {
+        assert!(Instant::now() < end, "no completions");
+        std::thread::yield_now();
+    }
+    for side in [&two.one, &two.two] {
+        side.modify(State::Reset, ibv_qp_attr::default(), 0)
+            .unwrap();
+    }
+    region::deregister(&two.two.context, key);
+    assert_eq!(two.two.misuses(), 0, "no receive request uses it");
+    two.connect(PLAN);
+    two.one.post(empty(Operation::Send)).unwrap();
+    assert_eq!(two.one.status(), Status::RnrRetryExceeded);
+    for side in [&two.one, &two.two] {
+        side.modify(State::Reset, ibv_qp_attr::default(), 0)
+            .unwrap();
+    }
+    two.connect(PLAN);
+    two.two.post_receive(3, &[]).unwrap();
+    fill();
+    for _ in 0..PLAN.cap.max_send_wr {
+        assert_eq!(two.one.status(), Status::Success);
+    }
+    two.one.post(empty(Operation::Send)).unwrap();
+    let done = two.two.wait();
+    assert_eq!((done.wr_id, done.status), (3, Status::Success as i32));
+    assert_eq!(two.one.status(), Status::Success);
+    for side in [&two.one, &two.two] {
+        assert_eq!(side.queue.poll(&mut [ibv_wc::default()]), 0);
+    }
+}
+
+#[test]
 fn limits_are_checked_when_a_request_is_posted() {
     let two = Two::on(
         "mlx5,atomics=none",
