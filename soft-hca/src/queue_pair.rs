@@ -395,7 +395,8 @@ impl QueuePair {
             InlineData::Carried | InlineData::Refused(_) => {}
         }
         let mut data = Vec::with_capacity(request.len as usize);
-        for piece in request.pieces.drain(..) {
+        // A piece without bytes may have any address.
+        for piece in request.pieces.drain(..).filter(|piece| piece.length > 0) {
             let address = piece.addr as usize as *const u8;
             // SAFETY: the program says that its data is there; a driver copies it in the same way.
             let bytes = unsafe { std::slice::from_raw_parts(address, piece.length as usize) };

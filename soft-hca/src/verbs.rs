@@ -770,6 +770,10 @@ unsafe extern "C" fn poll_cq(queue: *mut ibv_cq, count: c_int, into: *mut ibv_wc
     let Ok(count) = usize::try_from(count) else {
         return -libc::EINVAL;
     };
+    // Then there need be no array.
+    if count == 0 {
+        return 0;
+    }
     // SAFETY: room for as many completions, which the program does not read meanwhile.
     let into = unsafe { slice::from_raw_parts_mut(into, count) };
     let object = queue_of(queue);

@@ -338,6 +338,8 @@ fn inline_data_is_copied_when_it_is_posted_and_needs_no_key() {
     let rkey = two.two.register(&to, ALL);
     let mut write = request(Operation::Write, piece(&from, 0), &to, rkey);
     write.flags |= send_flag::INLINE;
+    // An empty piece, at address 0.
+    write.pieces.push(ibv_sge::default());
     two.one.pair.post_send(&two.one.context, write).unwrap();
     from[0] = 6;
     two.one.context.list(&two.one.pair);
