@@ -2,6 +2,7 @@
 //! issues them does not learn when they arrive. They arrive in order. Whatever the same adapter reads or writes later
 //! waits for them; other adapters, and the processor, do not.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::abi::ibv_sge;
@@ -23,10 +24,14 @@ struct Write {
 }
 
 /// The writes of an adapter, oldest first. Zeros are an empty list.
+///
+/// A process may be killed at any point while it changes the list, and the next one goes on with it. So a write enters
+/// and leaves it by one store, and those before it come first.
 #[repr(C)]
 pub(crate) struct Posted {
-    first: u32,
-    count: u32,
+    /// The numbers of the oldest write and of the next one, which count on past zero.
+    first: AtomicU32,
+    next: AtomicU32,
     used: u32,
     writes: [Write; WRITES],
     data: [u8; BYTES],
@@ -39,9 +44,16 @@ pub(crate) struct Destination {
     pub(crate) address: u64,
 }
 
+/// So numbers that have passed zero name the places behind the last ones.
+const _: () = assert!(WRITES.is_power_of_two());
+
 impl Posted {
     /// Accepts a write. It is placed after `delay`, or at once if it is too long to be kept.
-    pub(crate) fn accept(
+    ///
+    /// # Safety
+    /// The mapped memory in `from` may be read now, and that at `to` written until it is deregistered, which has the
+    /// write placed.
+    pub(crate) unsafe fn accept(
         &mut self,
         to: Destination,
         from: &[ibv_sge],
@@ -50,9 +62,10 @@ impl Posted {
         let len: usize = from.iter().map(|piece| piece.length as usize).sum();
         if delay.is_zero() || len > BYTES / 4 {
             self.place_all();
-            return process::write(to.thread, to.address, from);
+            // SAFETY: the caller's promise.
+            return unsafe { process::write(to.thread, to.address, from) };
         }
-        if self.count as usize == WRITES || self.used as usize + len > BYTES {
+        if self.count() as usize == WRITES || self.used as usize + len > BYTES {
             self.place_all();
         }
         let offset = self.used as usize;
@@ -61,14 +74,12 @@ impl Posted {
         for piece in from {
             let part = &mut room[at..at + piece.length as usize];
             at += part.len();
-            process::read(
-                process::own_thread(),
-                piece.addr,
-                &[process::piece_mut(part)],
-            )?;
+            let part = [process::piece_mut(part)];
+            // SAFETY: the caller's promise, to a part of this list.
+            unsafe { process::read(process::own_thread(), piece.addr, &part)? };
         }
-        let place = (self.first + self.count) as usize % WRITES;
-        self.writes[place] = Write {
+        let next = self.next.load(Ordering::Relaxed);
+        self.writes[next as usize % WRITES] = Write {
             address: to.address,
             due: now() + delay.as_nanos() as u64,
             len: len as u32,
@@ -76,33 +87,43 @@ impl Posted {
             thread: to.thread,
         };
         self.used = (offset + len).next_multiple_of(8) as u32;
-        self.count += 1;
+        self.next.store(next.wrapping_add(1), Ordering::Release);
         Ok(())
+    }
+
+    fn count(&self) -> u32 {
+        let next = self.next.load(Ordering::Relaxed);
+        next.wrapping_sub(self.first.load(Ordering::Relaxed))
+    }
+
+    /// Write `at` of those in the list.
+    fn write(&self, at: u32) -> &Write {
+        let number = self.first.load(Ordering::Relaxed).wrapping_add(at);
+        &self.writes[number as usize % WRITES]
     }
 
     /// Places everything.
     pub(crate) fn place_all(&mut self) {
-        self.place(self.count);
+        self.place(self.count());
     }
 
     /// Places what is due. Returns when the next one is.
     pub(crate) fn place_due(&mut self) -> Option<Duration> {
         let now = now();
-        let due = |at: u32| self.writes[(self.first + at) as usize % WRITES].due;
-        let count = (0..self.count).take_while(|&at| due(at) <= now).count();
+        let is_due = |&at: &u32| self.write(at).due <= now;
+        let count = (0..self.count()).take_while(is_due).count();
         self.place(count as u32);
-        let next = (self.count > 0).then(|| self.writes[self.first as usize % WRITES].due);
+        let next = (self.count() > 0).then(|| self.write(0).due);
         next.map(|due| Duration::from_nanos(due.saturating_sub(now)))
     }
 
     fn place(&mut self, count: u32) {
         for _ in 0..count {
-            let oldest = self.writes[self.first as usize % WRITES];
-            self.put(&oldest);
-            self.first = (self.first + 1) % WRITES as u32;
-            self.count -= 1;
+            self.put(self.write(0));
+            // Who is killed before this has it placed twice, and not never.
+            self.first.fetch_add(1, Ordering::Release);
         }
-        if self.count == 0 {
+        if self.count() == 0 {
             self.used = 0;
         }
     }
@@ -111,7 +132,9 @@ impl Posted {
     fn put(&self, write: &Write) {
         let from = write.offset as usize;
         let data = &self.data[from..from + write.len as usize];
-        let _ = process::write(write.thread, write.address, &[process::piece(data)]);
+        let from = [process::piece(data)];
+        // SAFETY: a part of this list; `accept`'s caller has promised the rest.
+        let _ = unsafe { process::write(write.thread, write.address, &from) };
     }
 }
 
@@ -129,4 +152,42 @@ fn now() -> u64 {
 /// The time until a point in time.
 pub(crate) fn until(end: Instant) -> Duration {
     end.saturating_duration_since(Instant::now())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabric::Fabric;
+
+    #[test]
+    fn writes_are_placed_in_order_when_their_numbers_pass_zero() {
+        let folder = tempfile::tempdir().unwrap();
+        let fabric = Fabric::open(&folder.path().join("fabric")).unwrap();
+        let mut posted = fabric.adapter(0).posted.lock();
+        for number in [&posted.first, &posted.next] {
+            number.store(u32::MAX - 1, Ordering::Relaxed);
+        }
+        let mut target = [0_u8; 4];
+        let address = process::piece_mut(&mut target).addr;
+        let thread = process::own_thread();
+        let mut accept = |at: u64, bytes: &[u8], delay| {
+            let to = Destination {
+                thread,
+                address: address + at,
+            };
+            // SAFETY: bytes that live, and a part of `target`, which nothing else uses meanwhile.
+            unsafe { posted.accept(to, &[process::piece(bytes)], delay).unwrap() };
+            posted.place_due()
+        };
+        let late = Duration::from_secs(600);
+        assert!(accept(0, b"abc", late).is_some());
+        assert!(accept(1, b"de", late).is_some());
+        assert!(accept(2, b"f", late).is_some());
+        // SAFETY: a live array.
+        assert_eq!(unsafe { (&raw const target).read_volatile() }, [0; 4]);
+        assert_eq!(accept(3, b"g", Duration::ZERO), None);
+        // SAFETY: as above.
+        assert_eq!(&unsafe { (&raw const target).read_volatile() }, b"adfg");
+        assert_eq!((posted.count(), posted.used), (0, 0));
+    }
 }

@@ -47,13 +47,22 @@ enum Way {
 }
 
 /// Copies from memory of this process to that of a thread's process.
-pub(crate) fn write(thread: i32, to: u64, from: &[ibv_sge]) -> Result<(), Refusal> {
-    copy(thread, to, from, Way::Out)
+///
+/// # Safety
+/// The mapped memory in `from` may be read, and that at `to` written: each is a live buffer of this library, or what a
+/// program has registered for such accesses.
+pub(crate) unsafe fn write(thread: i32, to: u64, from: &[ibv_sge]) -> Result<(), Refusal> {
+    // SAFETY: the caller's promise.
+    unsafe { copy(thread, to, from, Way::Out) }
 }
 
 /// Copies from the memory of a thread's process to that of this process.
-pub(crate) fn read(thread: i32, from: u64, to: &[ibv_sge]) -> Result<(), Refusal> {
-    copy(thread, from, to, Way::In)
+///
+/// # Safety
+/// As for [`write`], the other way round.
+pub(crate) unsafe fn read(thread: i32, from: u64, to: &[ibv_sge]) -> Result<(), Refusal> {
+    // SAFETY: the caller's promise.
+    unsafe { copy(thread, from, to, Way::In) }
 }
 
 /// A piece that is a buffer of this library.
@@ -74,7 +83,9 @@ pub(crate) fn piece_mut(bytes: &mut [u8]) -> ibv_sge {
     }
 }
 
-fn copy(thread: i32, there: u64, here: &[ibv_sge], way: Way) -> Result<(), Refusal> {
+/// # Safety
+/// As for [`write`] and [`read`].
+unsafe fn copy(thread: i32, there: u64, here: &[ibv_sge], way: Way) -> Result<(), Refusal> {
     let vector = |address: u64, len: u32| libc::iovec {
         iov_base: address as usize as *mut c_void,
         iov_len: len as usize,
@@ -98,8 +109,8 @@ fn copy(thread: i32, there: u64, here: &[ibv_sge], way: Way) -> Result<(), Refus
         };
         let local = &rest[first..];
         let (count, pointer) = (local.len() as libc::c_ulong, local.as_ptr());
-        // SAFETY: the kernel checks the addresses on both sides, and fails where there is no memory. That the memory
-        // here may be read or written is what a work request promises.
+        // SAFETY: the kernel checks the addresses on both sides, and fails where there is no memory. That the
+        // memory may be read or written is the caller's promise.
         let copied = unsafe {
             match way {
                 Way::In => libc::process_vm_readv(thread, pointer, count, &remote, 1, 0),
@@ -140,13 +151,17 @@ mod tests {
         let mut target = [0_u8; 10];
         let at = piece_mut(&mut target).addr;
         let parts = [piece(b"abc"), piece(b""), piece(b"defgh")];
-        write(own(), at + 1, &parts).unwrap();
+        // SAFETY: nine bytes of `target`, which nothing else uses meanwhile.
+        unsafe { write(own(), at + 1, &parts).unwrap() };
         assert_eq!(&target, b"\0abcdefgh\0");
         let mut halves = [[0_u8; 2]; 2];
         let [one, two] = &mut halves;
-        read(own(), at + 1, &[piece_mut(one), piece_mut(two)]).unwrap();
+        // SAFETY: as above, to two arrays that live as long.
+        unsafe { read(own(), at + 1, &[piece_mut(one), piece_mut(two)]).unwrap() };
         assert_eq!(halves, [*b"ab", *b"cd"]);
-        assert_eq!(write(own(), 8, &parts), Err(Refusal::Unmapped));
+        // SAFETY: nothing is mapped at this address.
+        let refused = unsafe { write(own(), 8, &parts) };
+        assert_eq!(refused, Err(Refusal::Unmapped));
     }
 
     #[test]
@@ -155,6 +170,8 @@ mod tests {
         let id = child.id() as i32;
         child.wait().unwrap();
         assert!(!is_there(id) && is_there(own()));
-        assert_eq!(write(id, 8, &[piece(b"x")]), Err(Refusal::Ended));
+        // SAFETY: the process has no memory.
+        let refused = unsafe { write(id, 8, &[piece(b"x")]) };
+        assert_eq!(refused, Err(Refusal::Ended));
     }
 }

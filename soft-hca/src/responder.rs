@@ -87,7 +87,8 @@ fn take_answer(context: &Context, request: &Request, answer: &[u8]) -> Result<Ou
     let mut from = 0;
     for piece in &request.pieces {
         let part = &answer[from..from + piece.length as usize];
-        process::write(process::own_thread(), piece.addr, &[process::piece(part)])?;
+        // SAFETY: `carry_out` has found that this memory is registered for local writes.
+        unsafe { process::write(process::own_thread(), piece.addr, &[process::piece(part)])? };
         from += part.len();
     }
     Ok(Outcome::Ended(Status::Success))
@@ -171,8 +172,10 @@ impl<'a> Target<'a> {
         let order = Ordering::Acquire;
         let place = self.entry.context.load(order) as usize;
         let pulse = self.context.fabric().context(place).pulse.load(order);
-        let byte = [process::piece_mut(&mut [0])];
-        process::read(self.thread(), pulse, &byte) != Err(Refusal::Ended)
+        let mut byte = [0];
+        // SAFETY: the array outlives the call; the target has the address of a constant of its library there.
+        let read = unsafe { process::read(self.thread(), pulse, &[process::piece_mut(&mut byte)]) };
+        read != Err(Refusal::Ended)
     }
 
     /// The thread of the target's device.
@@ -267,7 +270,9 @@ impl<'a> Target<'a> {
                 thread: self.thread(),
                 address,
             };
-            posted.accept(to, piece, delay)
+            // SAFETY: `carry_out` has checked the sender's pieces, unless they are the request's own copy, and `serve`
+            // that the target's memory is registered for remote writes.
+            unsafe { posted.accept(to, piece, delay) }
         };
         if !personality.split {
             return place(request.address, pieces);
@@ -305,26 +310,24 @@ impl<'a> Target<'a> {
     fn read(&self, posted: &mut Posted, request: &Request) -> Result<Option<Vec<u8>>, Refusal> {
         posted.place_all();
         if self.context.personality().late.is_zero() {
-            process::read(self.thread(), request.address, &request.pieces)?;
+            // SAFETY: `serve` has found the target's memory registered for reads, and `carry_out` the sender's for
+            // local writes.
+            unsafe { process::read(self.thread(), request.address, &request.pieces)? };
             return Ok(None);
         }
         let mut data = vec![0; request.len as usize];
-        process::read(
-            self.thread(),
-            request.address,
-            &[process::piece_mut(&mut data)],
-        )?;
+        let to = [process::piece_mut(&mut data)];
+        // SAFETY: as above, to a buffer that outlives the call.
+        unsafe { process::read(self.thread(), request.address, &to)? };
         Ok(Some(data))
     }
 
     fn update(&self, posted: &mut Posted, request: &Request) -> Result<Vec<u8>, Refusal> {
         posted.place_all();
         let mut old = [0; 8];
-        process::read(
-            self.thread(),
-            request.address,
-            &[process::piece_mut(&mut old)],
-        )?;
+        let to = [process::piece_mut(&mut old)];
+        // SAFETY: `serve` has found the target's memory registered for atomics; the buffer outlives the call.
+        unsafe { process::read(self.thread(), request.address, &to)? };
         let value = u64::from_ne_bytes(old);
         let new = match request.operation {
             Operation::FetchAdd(operand) => value.wrapping_add(operand),
@@ -333,7 +336,8 @@ impl<'a> Target<'a> {
         };
         if new != value {
             let new = new.to_ne_bytes();
-            process::write(self.thread(), request.address, &[process::piece(&new)])?;
+            // SAFETY: as above.
+            unsafe { process::write(self.thread(), request.address, &[process::piece(&new)])? };
         }
         if self.context.personality().big_endian {
             old = value.to_be_bytes();
@@ -410,11 +414,9 @@ impl<'a> Target<'a> {
                     let mut rest = &mut *data;
                     for piece in &request.pieces {
                         let (part, behind) = rest.split_at_mut(piece.length as usize);
-                        process::read(
-                            process::own_thread(),
-                            piece.addr,
-                            &[process::piece_mut(part)],
-                        )?;
+                        let to = [process::piece_mut(part)];
+                        // SAFETY: `carry_out` has found this memory registered; the buffer outlives the call.
+                        unsafe { process::read(process::own_thread(), piece.addr, &to)? };
                         rest = behind;
                     }
                 }
@@ -423,7 +425,8 @@ impl<'a> Target<'a> {
             let mut rest = &*data;
             for piece in &room {
                 let (part, behind) = rest.split_at(rest.len().min(piece.length as usize));
-                process::write(self.thread(), piece.addr, &[process::piece(part)])?;
+                // SAFETY: it was checked above that this memory is registered for local writes.
+                unsafe { process::write(self.thread(), piece.addr, &[process::piece(part)])? };
                 rest = behind;
             }
             Ok(())
