@@ -387,6 +387,8 @@ pub(crate) mod access {
     pub(crate) const REMOTE_WRITE: u32 = 1 << 1;
     pub(crate) const REMOTE_READ: u32 = 1 << 2;
     pub(crate) const REMOTE_ATOMIC: u32 = 1 << 3;
+    pub(crate) const ZERO_BASED: u32 = 1 << 5;
+    pub(crate) const ON_DEMAND: u32 = 1 << 6;
 }
 
 pub(crate) mod mask {

@@ -7,7 +7,7 @@
 // The contract of each of these functions is that of libibverbs' manual page.
 #![allow(clippy::missing_safety_doc)]
 
-use std::ffi::{CString, c_char, c_int, c_uint, c_void};
+use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::mem::offset_of;
 use std::ptr;
 use std::slice;
@@ -599,11 +599,19 @@ fn register(
     domain: *mut ibv_pd,
     addr: *mut c_void,
     length: usize,
-    access: c_uint,
+    rights: c_uint,
 ) -> Result<*mut ibv_mr> {
     let of = domain_of(domain);
+    for (flag, name) in [
+        (access::ZERO_BASED, "IBV_ACCESS_ZERO_BASED"),
+        (access::ON_DEMAND, "IBV_ACCESS_ON_DEMAND"),
+    ] {
+        if rights & flag != 0 {
+            return Err(refuse(name, of.verbs.context));
+        }
+    }
     let address = addr.addr() as u64;
-    let key = region::register(&of.inner, of.number, address, length as u64, access)?;
+    let key = region::register(&of.inner, of.number, address, length as u64, rights)?;
     of.users.fetch_add(1, Ordering::AcqRel);
     of.inner.objects.fetch_add(1, Ordering::AcqRel);
     Ok(make(RegionObject {
@@ -641,7 +649,10 @@ unsafe extern "C" fn ibv_reg_mr_iova2(
 ) -> *mut ibv_mr {
     or_null(match iova == addr.addr() as u64 {
         true => register(domain, addr, length, access),
-        false => Err(Errno::NOT_SUPPORTED),
+        false => Err(refuse(
+            "a region with other addresses than its memory",
+            domain_of(domain).verbs.context,
+        )),
     })
 }
 
@@ -822,13 +833,20 @@ unsafe extern "C" fn ibv_create_qp(
 }
 
 fn create_qp(domain: *mut ibv_pd, wanted: &mut ibv_qp_init_attr) -> Result<*mut ibv_qp> {
-    if wanted.qp_type != QPT_RC || !wanted.srq.is_null() {
-        return Err(Errno::NOT_SUPPORTED);
+    let of = domain_of(domain);
+    if wanted.qp_type != QPT_RC {
+        let what = format!(
+            "a queue pair of type {} (only {QPT_RC}, RC, is)",
+            wanted.qp_type
+        );
+        return Err(refuse(&what, of.verbs.context));
+    }
+    if !wanted.srq.is_null() {
+        return Err(refuse("a shared receive queue", of.verbs.context));
     }
     if wanted.send_cq.is_null() || wanted.recv_cq.is_null() {
         return Err(Errno::INVALID);
     }
-    let of = domain_of(domain);
     let queues = [wanted.send_cq, wanted.recv_cq];
     let pair = QueuePair::new(
         &of.inner,
@@ -952,7 +970,7 @@ unsafe extern "C" fn post_send(
     let mut failed = None;
     while !next.is_null() {
         // SAFETY: a chain of requests of the program, each with its list of pieces.
-        let posted = unsafe { request(&*next) };
+        let posted = unsafe { request(&*next, object.verbs.context) };
         if let Err(error) = posted.and_then(|request| queue_pair.post_send(context, request)) {
             failed = Some(error);
             break;
@@ -976,8 +994,11 @@ unsafe extern "C" fn post_send(
 ///
 /// # Safety
 /// Its list of pieces is readable.
-unsafe fn request(from: &ibv_send_wr) -> Result<Request> {
-    let found = Request::operation(from.opcode, from.wr).ok_or(Errno::NOT_SUPPORTED)?;
+unsafe fn request(from: &ibv_send_wr, context: *mut ibv_context) -> Result<Request> {
+    let Some(found) = Request::operation(from.opcode, from.wr) else {
+        let what = format!("a work request of operation {}", from.opcode);
+        return Err(refuse(&what, context));
+    };
     let (operation, address, key) = found;
     // SAFETY: the caller's promise.
     let pieces = unsafe { pieces(from.sg_list, from.num_sge)? };
@@ -1039,14 +1060,10 @@ unsafe extern "C" fn ibv_is_fork_initialized() -> c_int {
 
 // --- What is not supported.
 
-fn refuse(function: &str, context: *mut ibv_context) {
-    let words = CString::new(function).unwrap_or_default();
-    let words = words.to_string_lossy();
-    misuse::tell(
-        context_of(context),
-        format_args!("{words} is not supported"),
-    );
-    set_errno(Errno::NOT_SUPPORTED);
+/// Tells that something is not supported. Returns the error for it.
+fn refuse(what: &str, context: *mut ibv_context) -> Errno {
+    misuse::tell(context_of(context), format_args!("{what} is not supported"));
+    Errno::NOT_SUPPORTED
 }
 
 macro_rules! unsupported {
@@ -1054,8 +1071,7 @@ macro_rules! unsupported {
         $(
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $function($object: *mut $kind) -> *mut c_void {
-                refuse(stringify!($function), $context);
-                ptr::null_mut()
+                or_null(Err(refuse(stringify!($function), $context)))
             }
         )*
     };
@@ -1079,41 +1095,37 @@ unsafe extern "C" fn ibv_qp_to_qp_ex(_pair: *mut ibv_qp) -> *mut c_void {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_resize_cq(_queue: *mut ibv_cq, _entries: c_int) -> c_int {
-    Errno::NOT_SUPPORTED.0
+unsafe extern "C" fn ibv_resize_cq(queue: *mut ibv_cq, _entries: c_int) -> c_int {
+    refuse("ibv_resize_cq", queue_of(queue).verbs.context).0
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_rereg_mr(
-    _region: *mut ibv_mr,
+    region: *mut ibv_mr,
     _flags: c_int,
     _domain: *mut ibv_pd,
     _addr: *mut c_void,
     _length: usize,
     _access: c_int,
 ) -> c_int {
+    // SAFETY: a region of this library, which the program has not deregistered.
+    let context = unsafe { (*region).context };
+    set_errno(refuse("ibv_rereg_mr", context));
     // `IBV_REREG_MR_ERR_INPUT`: the region is as it was.
     -1
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_attach_mcast(
-    _pair: *mut ibv_qp,
-    _gid: *const ibv_gid,
-    _lid: u16,
-) -> c_int {
-    Errno::NOT_SUPPORTED.0
+unsafe extern "C" fn ibv_attach_mcast(pair: *mut ibv_qp, _gid: *const ibv_gid, _lid: u16) -> c_int {
+    refuse("ibv_attach_mcast", pair_of(pair).verbs.context).0
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_detach_mcast(
-    _pair: *mut ibv_qp,
-    _gid: *const ibv_gid,
-    _lid: u16,
-) -> c_int {
-    Errno::NOT_SUPPORTED.0
+unsafe extern "C" fn ibv_detach_mcast(pair: *mut ibv_qp, _gid: *const ibv_gid, _lid: u16) -> c_int {
+    refuse("ibv_detach_mcast", pair_of(pair).verbs.context).0
 }
 
+/// Programs ask for enhanced connection establishment without need of it, so nothing is told.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_ece(_pair: *mut ibv_qp, _ece: *mut c_void) -> c_int {
     Errno::NOT_SUPPORTED.0
