@@ -96,7 +96,11 @@ pub use window::Info;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-#[cfg(all(test, loom))]
+#[cfg(test)]
 mod tests {
+    /// No call carries its messages yet.
+    #[cfg(not(loom))]
+    mod agreement;
+    #[cfg(loom)]
     pub(crate) mod waiting_model;
 }

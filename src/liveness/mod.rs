@@ -22,9 +22,6 @@
 //! request, and now and then in `flush` and `unlock`. Put and get check nothing.
 
 mod abort;
-// No call carries its messages yet.
-#[cfg(test)]
-mod agreement;
 mod check;
 mod long_wait;
 mod polls;
