@@ -68,10 +68,7 @@ impl Window {
         work.check_buffers(aim.operation, len)?;
         // SAFETY: the caller's promise.
         let parts = unsafe { LayoutWork::of(work, &run, &run) };
-        match &spot {
-            Spot::Device(place) => on.accumulate_by_device(place, &parts),
-            _ => on.accumulate_pieces(&spot, &parts),
-        }
+        on.accumulate_pieces(&spot, &parts)
     }
 
     /// # Safety
