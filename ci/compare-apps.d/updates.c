@@ -8,6 +8,14 @@ static uint64_t update(int of, long number) { return mix((uint64_t)of << 40 | nu
 static int target(uint64_t update) { return below(update, size); }
 static MPI_Aint place(uint64_t update) { return update % WORDS; }
 
+// Takes all updates of all ranks from this rank's part of the table, which has to be zeros then.
+static void take_back(uint64_t *table, long updates, const char *what) {
+  for (int other = 0; other < size; other++)
+    for (long i = 0; i < updates; i++)
+      if (target(update(other, i)) == rank) table[place(update(other, i))] ^= update(other, i);
+  for (int i = 0; i < WORDS; i++) check(table[i] == 0, what);
+}
+
 int main(int argc, char **argv) {
   long updates = begin(&argc, &argv);
   uint64_t *table, values[UNDER_WAY], old[FETCHED_UNDER_WAY];
@@ -24,10 +32,7 @@ int main(int argc, char **argv) {
   complete(win);
   print("updates", end_time());
 
-  for (int other = 0; other < size; other++)
-    for (long i = 0; i < updates; i++)
-      if (target(update(other, i)) == rank) table[place(update(other, i))] ^= update(other, i);
-  for (int i = 0; i < WORDS; i++) check(table[i] == 0, "a word after the accumulates");
+  take_back(table, updates, "a word after the accumulates");
   MPI_Win_sync(win);
 
   updates /= 4;
@@ -41,10 +46,7 @@ int main(int argc, char **argv) {
   complete(win);
   print("updates_fetched", end_time());
 
-  for (int other = 0; other < size; other++)
-    for (long i = 0; i < updates; i++)
-      if (target(update(other, i)) == rank) table[place(update(other, i))] ^= update(other, i);
-  for (int i = 0; i < WORDS; i++) check(table[i] == 0, "a word after the fetches");
+  take_back(table, updates, "a word after the fetches");
   MPI_Win_unlock_all(win);
   MPI_Win_free(&win);
   end();
