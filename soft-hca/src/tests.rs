@@ -258,6 +258,14 @@ impl Two {
     }
 }
 
+/// Memory of both sides with its keys.
+fn memory(two: &Two, len: usize) -> (Vec<u64>, u32, Vec<u64>, u32) {
+    let (from, to) = (vec![5_u64; len], vec![0_u64; len]);
+    let lkey = two.one.register(&from, ALL);
+    let rkey = two.two.register(&to, ALL);
+    (from, lkey, to, rkey)
+}
+
 /// A piece of memory.
 fn piece(memory: &[u64], key: u32) -> ibv_sge {
     ibv_sge {

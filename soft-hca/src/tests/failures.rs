@@ -88,9 +88,7 @@ fn a_request_can_be_refused_or_never_complete() {
     two.one.post(empty()).unwrap();
     assert_eq!(two.one.status(), Status::RemoteAccess);
     let two = Two::with(&["mlx5"], "hangs@1", PLAN);
-    let (from, to) = (vec![5_u64], vec![0_u64]);
-    let lkey = two.one.register(&from, ALL);
-    let rkey = two.two.register(&to, ALL);
+    let (from, lkey, to, rkey) = memory(&two, 1);
     two.one
         .post(request(Operation::Write, piece(&from, lkey), &to, rkey))
         .unwrap();
@@ -140,9 +138,7 @@ fn calls_fail_as_asked() {
 #[test]
 fn memory_that_is_deregistered_under_way_is_told() {
     let two = Two::with(&["mlx5"], "hangs@1", PLAN);
-    let (from, to) = (vec![5_u64], vec![0_u64]);
-    let lkey = two.one.register(&from, ALL);
-    let rkey = two.two.register(&to, ALL);
+    let (from, lkey, to, rkey) = memory(&two, 1);
     two.one
         .post(request(Operation::Write, piece(&from, lkey), &to, rkey))
         .unwrap();

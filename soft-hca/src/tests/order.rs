@@ -5,14 +5,6 @@ use super::*;
 /// Far longer than a test takes.
 const LATE: &str = "mlx5,late=60000000";
 
-/// Memory of both sides with its keys.
-fn memory(two: &Two, len: usize) -> (Vec<u64>, u32, Vec<u64>, u32) {
-    let (from, to) = (vec![5_u64; len], vec![0_u64; len]);
-    let lkey = two.one.register(&from, ALL);
-    let rkey = two.two.register(&to, ALL);
-    (from, lkey, to, rkey)
-}
-
 #[test]
 fn a_completion_from_another_adapter_says_nothing_of_memory_and_a_read_behind_does() {
     let two = Two::with(&[LATE, LATE], "", PLAN);
@@ -144,22 +136,9 @@ fn a_write_may_be_placed_before_one_that_is_under_way() {
 fn answers_of_atomics_can_be_big_endian() {
     let two = Two::on("mlx5,big-endian", PLAN);
     let (from, lkey, to, rkey) = memory(&two, 1);
-    two.one
-        .post(request(
-            Operation::FetchAdd(1),
-            piece(&from, lkey),
-            &to,
-            rkey,
-        ))
-        .unwrap();
-    two.one
-        .post(request(
-            Operation::FetchAdd(1),
-            piece(&from, lkey),
-            &to,
-            rkey,
-        ))
-        .unwrap();
+    let add = request(Operation::FetchAdd(1), piece(&from, lkey), &to, rkey);
+    two.one.post(add.clone()).unwrap();
+    two.one.post(add).unwrap();
     assert_eq!([two.one.status(), two.one.status()], [Status::Success; 2]);
     assert_eq!((load(&from, 0), load(&to, 0)), (1_u64.to_be(), 2));
 }
