@@ -2,20 +2,21 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::environment::{DEVICES, EVERY, NEIGHBOURS};
-use crate::job::{quiet, this_binary};
-use crate::programs::{ROOT, profile};
+use crate::job::quiet;
+use crate::programs::cargo_here;
 
-/// A run of every n-th case of a test binary over a device, on these adapters. The binary is built with the verbs
-/// provider, as the calling test is.
+/// A run of every n-th case of a test binary over a device, on these adapters, which fails if it misuses one. The binary
+/// is built with the verbs provider, as the calling test is.
 pub fn run(test: &str, device: &str, adapters: &[&str], every: usize) -> Command {
     let mut command = quiet(built(
         &["build", "--package", "soft-hca"],
         "\"name\":\"soft-hca\"",
     ));
+    command.arg("--strict");
     for adapter in adapters {
         command.args(["--adapter", adapter]);
     }
@@ -31,24 +32,9 @@ pub fn run(test: &str, device: &str, adapters: &[&str], every: usize) -> Command
 
 /// Has cargo build something into the folder of this test, and returns the program of the artifact with this mark.
 fn built(arguments: &[&str], mark: &str) -> PathBuf {
-    let this = this_binary();
-    let folder = this
-        .parent()
-        .and_then(Path::parent)
-        .expect("a folder of cargo's");
     let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
-    let done = Command::new(cargo)
-        .args(arguments)
-        .args([
-            "--quiet",
-            "--message-format",
-            "json",
-            "--profile",
-            profile(folder),
-            "--target-dir",
-        ])
-        .arg(folder.parent().expect("cargo's folder"))
-        .current_dir(ROOT)
+    let done = cargo_here(&cargo, arguments)
+        .args(["--message-format", "json"])
         .stderr(Stdio::inherit())
         .output()
         .expect("cargo");

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::env;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,40 +17,46 @@ pub const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 /// The example. Cargo puts it into `examples`, beside the folder of the test binaries.
 pub fn program(name: &'static str) -> PathBuf {
     static BUILT: Mutex<Option<HashSet<&str>>> = Mutex::new(None);
-    let this = this_binary();
-    let folder = this.parent().and_then(Path::parent);
-    let folder = folder.expect("a folder of cargo's");
     // `cargo test` builds the examples, but `cargo test --test NAME` does not, and may leave an old one.
     let mut built = BUILT.lock().expect("no other test has failed to build");
     if built.get_or_insert_default().insert(name)
         && let Some(cargo) = env::var_os("CARGO")
     {
-        build(Command::new(cargo), name, folder);
+        let built = cargo_here(&cargo, &["build", "--example", name]).status();
+        assert!(
+            built.expect("cargo").success(),
+            "building the example failed"
+        );
     }
-    folder.join("examples").join(name)
+    folder().join("examples").join(name)
+}
+
+/// The folder of the profile with which this test was built.
+fn folder() -> PathBuf {
+    let this = this_binary();
+    let folder = this.parent().and_then(Path::parent);
+    folder.expect("a folder of cargo's").to_owned()
+}
+
+/// A run of cargo that builds with the profile and into the folder of this test.
+pub(crate) fn cargo_here(cargo: &OsStr, arguments: &[&str]) -> Command {
+    let folder = folder();
+    let mut command = Command::new(cargo);
+    command
+        .args(arguments)
+        .args(["--quiet", "--profile", profile(&folder), "--target-dir"])
+        .arg(folder.parent().expect("cargo's folder"))
+        .current_dir(ROOT);
+    command
 }
 
 /// The profile whose folder this is.
-pub(crate) fn profile(folder: &Path) -> &str {
+fn profile(folder: &Path) -> &str {
     match folder.file_name().and_then(|name| name.to_str()) {
         Some("debug") => "dev",
         Some(other) => other,
         None => panic!("{folder:?} is no folder of cargo's"),
     }
-}
-
-/// `folder` is that of the profile.
-fn build(mut cargo: Command, name: &str, folder: &Path) {
-    let built = cargo
-        .args(["build", "--quiet", "--example", name])
-        .args(["--profile", profile(folder), "--target-dir"])
-        .arg(folder.parent().expect("cargo's folder"))
-        .current_dir(ROOT)
-        .status();
-    assert!(
-        built.expect("cargo").success(),
-        "building the example failed"
-    );
 }
 
 /// The output of a command that has to succeed without a message on standard error.
