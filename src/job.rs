@@ -227,10 +227,11 @@ impl Job {
         const OPERATION: &str = "finish";
         not_forked(OPERATION)?;
         // A rank that notices the abort tells the others, so it must not have left yet.
-        let aborted = self.context.check_aborted(OPERATION);
+        let latest = self.context.line().last();
+        let aborted = latest.map_or(Ok(()), |latest| latest.check_aborted(OPERATION));
         self.finished = true;
         diagnostics::leaving();
-        let left = self.context.leave();
+        let left = self.leave();
         diagnostics::left();
         set_hook(None);
         aborted.and(left.map_err(|error| error.during(OPERATION)))
@@ -307,8 +308,16 @@ impl Job {
     /// A job of [`Job::over`], and one whose ranks used a rendezvous, has no launcher, only the hook of
     /// [`Job::on_abort`].
     pub fn abort(&self, code: i32, message: &str) {
-        self.context.abort_everywhere(AbortCause::Aborted);
+        for context in self.context.line() {
+            context.abort_everywhere(AbortCause::Aborted);
+        }
         self.context.report_abort_to_launcher(code, message);
+    }
+
+    /// Leaves this job and those of its survivors.
+    fn leave(&self) -> Result<()> {
+        let left = self.context.line().rev().map(Context::leave);
+        left.fold(Ok(()), Result::and)
     }
 }
 
@@ -333,8 +342,10 @@ impl Drop for Job {
         }
         diagnostics::leaving();
         if std::thread::panicking() {
-            self.context.abort_everywhere(AbortCause::Panicked);
-        } else if let Err(error) = self.context.leave() {
+            for context in self.context.line() {
+                context.abort_everywhere(AbortCause::Panicked);
+            }
+        } else if let Err(error) = self.leave() {
             tracing::warn!(%error, "the launcher did not take the farewell");
         }
         diagnostics::left();

@@ -65,6 +65,7 @@ mod memory;
 pub mod model;
 mod peers;
 pub mod raw;
+mod survivors;
 mod sync;
 mod terms;
 mod typed;
@@ -80,6 +81,7 @@ pub use error::{
 };
 pub use job::Job;
 pub use rdma_sys_shim::{Usage, Via};
+pub use survivors::Survivors;
 pub use terms::{LockKind, ThreadLevel};
 pub use transom_launch::rendezvous::{Fault as RendezvousFault, RendezvousError};
 pub use transom_launch::{
@@ -98,9 +100,6 @@ struct Readme;
 
 #[cfg(test)]
 mod tests {
-    /// No call carries its messages yet.
-    #[cfg(not(loom))]
-    mod agreement;
     #[cfg(loom)]
     pub(crate) mod waiting_model;
 }

@@ -8,7 +8,7 @@ use clap::builder::Styles;
 type Variable = (&'static str, &'static str);
 
 /// The variables that every process of a job reads.
-const OF_RANKS: [Variable; 8] = [
+const OF_RANKS: [Variable; 9] = [
     (
         "TRANSOM_DEVICE",
         "the device of jobs: auto, soft, tcp[:INTERFACE], verbs, or NAME[:PORT[:GID]]",
@@ -40,6 +40,10 @@ const OF_RANKS: [Variable; 8] = [
     (
         "TRANSOM_START_TIMEOUT",
         "how many seconds ranks wait for each other at the start (600; 0: for ever)",
+    ),
+    (
+        "TRANSOM_SURVIVORS_TIMEOUT",
+        "how many seconds ranks that go on after a death wait for the others (60)",
     ),
 ];
 

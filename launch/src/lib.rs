@@ -20,6 +20,7 @@ pub mod pmix;
 mod processors;
 pub mod rendezvous;
 pub mod start;
+pub mod survivors;
 mod sys;
 
 pub use bootstrap::{Allgather, AllgatherError, Alone, Bootstrap};

@@ -10,7 +10,7 @@ use super::{Communicator, Group, Team};
 use crate::error::{Error, Result};
 use crate::memory::columns::Column;
 use crate::memory::control::may_be_block;
-use crate::peers::{Fabric, host_identity, join_texts, refusal, split_texts};
+use crate::peers::{Fabric, host_identity, join_parts, refusal, split_parts};
 use crate::terms::WorldRank;
 
 impl Communicator {
@@ -153,15 +153,20 @@ struct Introduction {
 
 impl Introduction {
     fn encode(&self) -> Vec<u8> {
-        let texts = join_texts(&self.host, &self.record);
-        [&self.key.to_le_bytes()[..], &texts].concat()
+        join_parts(&[
+            &self.key.to_le_bytes(),
+            self.host.as_bytes(),
+            self.record.as_bytes(),
+        ])
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
-        let (key, texts) = bytes.split_first_chunk()?;
-        let (host, record) = split_texts(texts)?;
-        let key = i32::from_le_bytes(*key);
-        Some(Self { host, key, record })
+        let [key, host, record] = split_parts(bytes)?;
+        Some(Self {
+            host: str::from_utf8(host).ok()?.to_owned(),
+            key: i32::from_le_bytes(key.try_into().ok()?),
+            record: str::from_utf8(record).ok()?.to_owned(),
+        })
     }
 }
 

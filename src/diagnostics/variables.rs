@@ -5,7 +5,7 @@ use std::ffi::OsString;
 const PREFIX: &str = "TRANSOM_";
 
 /// What follows the prefix.
-const NAMES: [&str; 29] = [
+const NAMES: [&str; 30] = [
     "CONNECT_TIMEOUT",
     "CONTROL_BYTES",
     "DEVICE",
@@ -32,6 +32,7 @@ const NAMES: [&str; 29] = [
     "SECOND_THREAD",
     "SIZE",
     "START_TIMEOUT",
+    "SURVIVORS_TIMEOUT",
     "TCP_INTERFACE",
     "TRACE",
     "WAIT_WARNING",

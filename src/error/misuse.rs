@@ -173,6 +173,18 @@ pub enum Misuse {
     #[error("this process has left its job; windows are used and freed before that")]
     JobLeft,
     #[error(
+        "survivors() is for communicators of all {size} ranks of a job, and this one has {ranks}"
+    )]
+    NotAllRanks { ranks: u32, size: u32 },
+    #[error("survivors() is for after a death, and no rank of the job has died")]
+    NoDeath,
+    #[error(
+        "survivors() has returned a communicator of the survivors before; after another death, call it on that one"
+    )]
+    SurvivorsTaken,
+    #[error("the survivors of this job cannot find each other: {reason}")]
+    NoSurvivors { reason: &'static str },
+    #[error(
         "another thread opened the session, in a job of ThreadLevel::Serialized; threads share sessions in \
          jobs of ThreadLevel::Multiple"
     )]
@@ -207,7 +219,7 @@ impl Misuse {
             | Self::LengthsDiffer { .. }
             | Self::UnequalParts { .. }
             | Self::PartCount { .. } => ErrorClass::Count,
-            Self::OutOfStep => ErrorClass::Comm,
+            Self::OutOfStep | Self::NotAllRanks { .. } => ErrorClass::Comm,
             Self::BrokenPromise { .. } | Self::BadUnit { .. } => ErrorClass::Disp,
             Self::Device(rdma_sys_shim::Error::BadMemory { .. }) | Self::NotAllocated { .. } => {
                 ErrorClass::Base
@@ -233,6 +245,9 @@ impl Misuse {
             Self::Callback { .. }
             | Self::JobTaken
             | Self::JobLeft
+            | Self::NoDeath
+            | Self::SurvivorsTaken
+            | Self::NoSurvivors { .. }
             | Self::OtherThread
             | Self::Forked
             | Self::Device(_) => ErrorClass::Other,

@@ -81,6 +81,22 @@ pub enum PeerError {
         /// That rank's own error class.
         class: ErrorClass,
     },
+    /// Others go on after a death without this rank.
+    #[error("this rank was left out: {reason}")]
+    Excluded {
+        /// The first of them, in the communicator that called.
+        rank: u32,
+        /// Who they are.
+        reason: String,
+    },
+    /// Too few ranks took part in going on after a death.
+    #[error("too few ranks can go on: {reason}")]
+    Missing {
+        /// The first that did not answer, in the communicator that called.
+        rank: u32,
+        /// Who did not answer, and how long this rank waited.
+        reason: String,
+    },
 }
 
 struct OnHost<'a>(&'a Option<Arc<str>>);
@@ -106,7 +122,9 @@ impl PeerError {
             | Self::Silent { rank, .. }
             | Self::Aborted { rank, .. }
             | Self::Garbled { rank, .. }
-            | Self::Failed { rank, .. } => *rank,
+            | Self::Failed { rank, .. }
+            | Self::Excluded { rank, .. }
+            | Self::Missing { rank, .. } => *rank,
         }
     }
 
@@ -119,7 +137,10 @@ impl PeerError {
             Self::Left { .. } => AbortCause::Left,
             Self::Silent { .. } => AbortCause::Silent,
             Self::Aborted { cause, .. } => *cause,
-            Self::Failed { .. } | Self::Garbled { .. } => AbortCause::Aborted,
+            Self::Failed { .. }
+            | Self::Garbled { .. }
+            | Self::Excluded { .. }
+            | Self::Missing { .. } => AbortCause::Aborted,
         }
     }
 }

@@ -43,7 +43,7 @@ impl Context {
     }
 
     /// The cause of the abort, if the job was aborted.
-    pub(super) fn cause_of_abort(&self) -> Option<PeerError> {
+    pub(crate) fn cause_of_abort(&self) -> Option<PeerError> {
         let word = self.abort_words.word();
         (word != 0).then(|| PeerError::Aborted {
             rank: culprit(word),

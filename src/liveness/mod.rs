@@ -23,6 +23,7 @@
 
 mod abort;
 mod check;
+mod fate;
 mod long_wait;
 mod polls;
 mod unawaited;

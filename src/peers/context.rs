@@ -9,8 +9,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 use rdma_sys_shim::{BootstrapSegment, Combiner, Device, LocalRegion};
 use transom_launch::Bootstrap;
 
+mod membership;
 mod over;
 
+pub(crate) use membership::Membership;
 pub(crate) use over::check_rank;
 
 use super::abort_words::AbortWords;
@@ -43,6 +45,10 @@ pub(crate) struct Context {
     on_abort: Mutex<Option<Arc<AbortHook>>>,
     has_left: AtomicBool,
     allocations: Mutex<BTreeMap<usize, LocalRegion>>,
+    /// `None` if the ranks cannot go on after a death.
+    membership: Option<Membership>,
+    /// The job of those who went on after a death.
+    successor: OnceLock<Arc<Context>>,
 }
 
 /// Its arguments are the exit code and the reason.
@@ -65,7 +71,12 @@ pub(super) type WorldBlock = fn(u32, &Hosts) -> u64;
 
 impl Context {
     /// `segment`: the launcher's.
-    fn new(this_rank: ThisRank, fabric: Fabric, segment: Option<BootstrapSegment>) -> Self {
+    fn new(
+        this_rank: ThisRank,
+        fabric: Fabric,
+        segment: Option<BootstrapSegment>,
+        membership: Option<Membership>,
+    ) -> Self {
         let header = fabric.control.reserved(0, WORLD);
         let abort_words = Arc::new(AbortWords::new(header, segment));
         fabric.device.cancel_when(abort_words.watched());
@@ -82,6 +93,8 @@ impl Context {
             on_abort: Mutex::default(),
             has_left: AtomicBool::new(false),
             allocations: Mutex::default(),
+            membership,
+            successor: OnceLock::new(),
         }
     }
 
@@ -234,6 +247,28 @@ impl Context {
     /// Whether the launcher died.
     pub(crate) fn launcher_is_gone(&self) -> bool {
         self.launcher().is_some_and(|launcher| launcher.is_gone())
+    }
+
+    pub(crate) fn membership(&self) -> Option<&Membership> {
+        self.membership.as_ref()
+    }
+
+    /// The job of those who went on after a death, if this rank is one of them.
+    pub(crate) fn successor(&self) -> Option<&Arc<Self>> {
+        self.successor.get()
+    }
+
+    /// Sets the job of those who went on.
+    pub(crate) fn set_successor(&self, successor: Arc<Self>) {
+        let _ = self.successor.set(successor);
+    }
+
+    /// This job and those of its survivors, in order.
+    pub(crate) fn line(&self) -> impl DoubleEndedIterator<Item = &Self> {
+        let all = std::iter::successors(Some(self), |context| {
+            context.successor().map(|next| &**next)
+        });
+        all.collect::<Vec<_>>().into_iter()
     }
 
     /// Whether this rank has left the job.

@@ -17,7 +17,7 @@ mod texts;
 
 #[cfg(test)]
 pub(crate) use context::tests::in_process::{ranks as ranks_in_process, ranks_on_hosts};
-pub(crate) use context::{Context, check_rank};
+pub(crate) use context::{Context, Membership, check_rank};
 pub(crate) use control_header::{CALL, CALL_BYTES, STATE_LEFT};
 pub(crate) use distance::{around, rounds};
 pub(crate) use fabric::Fabric;
@@ -26,4 +26,4 @@ pub(crate) use gather::gather_parts_by;
 pub(crate) use hosts::Hosts;
 pub(crate) use peer::{Peer, refusal};
 pub(crate) use start::{host_identity, job_secret, named_device};
-pub(crate) use texts::{join_texts, padded, split_texts, unpadded};
+pub(crate) use texts::{join_parts, padded, split_parts, unpadded};

@@ -1,19 +1,21 @@
-//! What a rank tells the others in words.
+//! What a rank tells the others: texts and other parts.
 
 use rdma_sys_shim::beginning;
 
-/// Two texts, one after the other.
-pub(crate) fn join_texts(first: &str, second: &str) -> Vec<u8> {
-    let len = (first.len() as u32).to_le_bytes();
-    [&len[..], first.as_bytes(), second.as_bytes()].concat()
+/// Parts, one after the other.
+pub(crate) fn join_parts(parts: &[&[u8]]) -> Vec<u8> {
+    let of_part = |part: &&[u8]| [&(part.len() as u32).to_le_bytes(), *part].concat();
+    parts.iter().flat_map(of_part).collect()
 }
 
-/// `None` if these bytes are not two texts.
-pub(crate) fn split_texts(bytes: &[u8]) -> Option<(String, String)> {
-    let (len, rest) = bytes.split_first_chunk()?;
-    let (first, second) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
-    let text = |bytes: &[u8]| String::from_utf8(bytes.to_owned()).ok();
-    Some((text(first)?, text(second)?))
+/// `None` if these bytes are not `N` parts.
+pub(crate) fn split_parts<const N: usize>(mut bytes: &[u8]) -> Option<[&[u8]; N]> {
+    let mut parts = [&[][..]; N];
+    for part in &mut parts {
+        let (len, rest) = bytes.split_first_chunk()?;
+        (*part, bytes) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+    }
+    bytes.is_empty().then_some(parts)
 }
 
 /// The beginning of a text, followed by zeros.

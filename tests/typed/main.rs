@@ -16,6 +16,7 @@ mod passive;
 mod session;
 mod shared;
 mod strided;
+mod survivors;
 mod values;
 
 use libtest_mimic::{Failed, Trial};
@@ -34,6 +35,8 @@ pub(crate) struct Scenario {
     play: Play,
     /// The launcher's exit code, where a rank is to fail.
     code: i32,
+    /// How many ranks are to fail.
+    failures: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -60,6 +63,7 @@ impl Scenario {
             ranks,
             play: Play::InJob(play),
             code: 0,
+            failures: 0,
         }
     }
 
@@ -69,6 +73,7 @@ impl Scenario {
             ranks,
             play: Play::WithJob(play),
             code: 0,
+            failures: 0,
         }
     }
 
@@ -78,11 +83,23 @@ impl Scenario {
             ranks,
             play: Play::Itself(play),
             code: 0,
+            failures: 0,
         }
     }
 
     pub(crate) fn exits(self, code: i32) -> Self {
-        Self { code, ..self }
+        let failures = 1;
+        Self {
+            code,
+            failures,
+            ..self
+        }
+    }
+
+    /// One more than [`Self::exits`] expects.
+    pub(crate) fn one_more(self) -> Self {
+        let failures = self.failures + 1;
+        Self { failures, ..self }
     }
 
     fn run(self, device: &str) -> std::result::Result<(), Failed> {
@@ -90,7 +107,7 @@ impl Scenario {
             job::play(self.ranks, device, Others::GoOn, self.name);
         // The launcher's code is that of the first rank that fails; it names each that does.
         let failed = output.matches(" (pid ").count();
-        let is_expected = failed == usize::from(self.code != 0) || !environment::is_our_launcher();
+        let is_expected = failed == self.failures || !environment::is_our_launcher();
         match status {
             Some(status) if status.code() == Some(self.code) && is_expected => Ok(()),
             _ => Err(format!("{status:?} instead of {}:\n{output}", self.code).into()),
@@ -116,6 +133,7 @@ fn main() {
         ("owned", owned::scenarios()),
         ("session", session::scenarios()),
         ("strided", strided::scenarios()),
+        ("survivors", survivors::scenarios()),
         ("values", values::scenarios()),
     ];
     if let Some(name) = environment::case() {

@@ -23,6 +23,12 @@ const LONGEST_NAME: usize = 253;
 const ZONE: &str = "a link-local IPv6 address needs a zone, which is the number of this host's interface and not its \
                     name ([fe80::1%2]:PORT); another address of rank 0's host needs none";
 
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Self {
+        Self(Kind::Socket(address))
+    }
+}
+
 impl Address {
     /// `HOST:PORT`: an IPv4 address, an IPv6 address in brackets, or the name of a host.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {

@@ -1,6 +1,7 @@
 //! Rank 0: all other ranks connect to it, and all messages between ranks go through it. It is one thread in a loop that
 //! sleeps until a socket is ready.
 
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use super::channel::{Message, SHORT};
@@ -9,7 +10,7 @@ use super::fault::Fault;
 use super::line::Line;
 use super::newcomers::{Arrival, MOST, Newcomers};
 use super::register::Register;
-use super::{Member, REMIND_AFTER};
+use super::{LOOK, Member, REMIND_AFTER};
 use crate::bootstrap::Ranks;
 use crate::sys;
 
@@ -31,16 +32,21 @@ pub(super) struct Center {
 }
 
 impl Center {
-    /// Waits until all ranks have come.
-    pub(super) fn meet(member: &Member, limit: Option<Duration>) -> Result<Self, RendezvousError> {
+    /// Waits until all ranks have come. `is_gone`: whether a rank is known to have ended.
+    pub(super) fn meet(
+        member: &Member,
+        listeners: Vec<TcpListener>,
+        limit: Option<Duration>,
+        is_gone: &dyn Fn(u32) -> bool,
+    ) -> Result<Self, RendezvousError> {
         let mut center = Self {
             size: member.size,
             limit,
-            newcomers: Newcomers::new(member.address.listen()?, member.secret.clone(), MOST)?,
+            newcomers: Newcomers::new(listeners, member.secret.clone(), MOST)?,
             register: Register::new(member.size),
             lines: Vec::new(),
         };
-        center.or_give_up(|center| center.gather(member))?;
+        center.or_give_up(|center| center.gather(member, is_gone))?;
         center.newcomers.close();
         center.or_give_up(|center| center.say(&Message::Begin))?;
         Ok(center)
@@ -54,12 +60,19 @@ impl Center {
         })
     }
 
-    fn gather(&mut self, member: &Member) -> Result<(), RendezvousError> {
+    fn gather(
+        &mut self,
+        member: &Member,
+        is_gone: &dyn Fn(u32) -> bool,
+    ) -> Result<(), RendezvousError> {
         let (begun, address) = (Instant::now(), &member.address);
         let deadline = self.deadline();
         let mut remind_at = Some(begun + REMIND_AFTER);
         while !self.register.is_complete() {
             let (missing, seen) = (self.register.missing(), self.register.seen());
+            if let Some(&rank) = missing.iter().find(|rank| is_gone(**rank)) {
+                return Err(Fault::left(rank).into());
+            }
             let missing = Ranks(&missing);
             if is_over(deadline) {
                 let limit = seconds(self.limit);
@@ -74,7 +87,8 @@ impl Center {
                     "transom: rank 0 still waits at {address} for {missing}{seen}"
                 ));
             }
-            self.turn([deadline, remind_at].into_iter().flatten().min())?;
+            let look_at = Some(Instant::now() + LOOK);
+            self.turn([deadline, remind_at, look_at].into_iter().flatten().min())?;
             // Ranks that have come must not send anything yet.
             if let Some((rank, _)) = self.heard(SHORT)?.first() {
                 return Err(Fault::garbled(*rank).into());

@@ -113,7 +113,7 @@ pub enum RendezvousError {
 }
 
 impl RendezvousError {
-    pub(super) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
         move |source| Self::Io { what, source }
     }

@@ -28,6 +28,7 @@ mod newcomers;
 mod register;
 mod spoke;
 
+use std::net::TcpListener;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -42,6 +43,9 @@ use spoke::Spoke;
 
 /// A rank that waits for this long prints which ranks it waits for.
 const REMIND_AFTER: Duration = Duration::from_secs(15);
+
+/// How often a rank looks whether those that it waits for have ended.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// The other ranks wait for this much longer than rank 0 does, because only rank 0 knows which ranks are missing.
 const GRACE: Duration = Duration::from_secs(30);
@@ -77,15 +81,45 @@ impl Rendezvous {
     /// # Errors
     /// Ranks never came, or do not belong together; or rank 0 cannot listen at the address, or cannot be reached there.
     pub fn meet(member: &Member, limit: Option<Duration>) -> Result<Self, RendezvousError> {
+        let stays = |_| false;
         let way = match member.rank {
-            0 => Way::Center(Center::meet(member, limit)?),
-            _ => Way::Spoke(Spoke::meet(member, limit)?),
+            0 => {
+                let listeners = member.address.listen()?;
+                Way::Center(Center::meet(member, listeners, limit, &stays)?)
+            }
+            _ => Way::Spoke(Spoke::meet(member, limit, &stays)?),
         };
-        Ok(Self {
+        Ok(Self::by(member, way))
+    }
+
+    /// Collective. As [`Self::meet`], for rank 0, which listens already. `is_gone`: whether another rank is known to have
+    /// ended.
+    pub(crate) fn host(
+        member: &Member,
+        listener: TcpListener,
+        limit: Duration,
+        is_gone: &dyn Fn(u32) -> bool,
+    ) -> Result<Self, RendezvousError> {
+        let center = Center::meet(member, vec![listener], Some(limit), is_gone)?;
+        Ok(Self::by(member, Way::Center(center)))
+    }
+
+    /// Collective. As [`Self::host`], for the other ranks.
+    pub(crate) fn visit(
+        member: &Member,
+        limit: Duration,
+        is_gone: &dyn Fn(u32) -> bool,
+    ) -> Result<Self, RendezvousError> {
+        let spoke = Spoke::meet(member, Some(limit), is_gone)?;
+        Ok(Self::by(member, Way::Spoke(spoke)))
+    }
+
+    fn by(member: &Member, way: Way) -> Self {
+        Self {
             rank: member.rank,
             size: member.size,
             way: Mutex::new(way),
-        })
+        }
     }
 
     fn gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, RendezvousError> {

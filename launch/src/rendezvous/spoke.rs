@@ -77,8 +77,12 @@ fn is_time_out(error: &io::Error) -> bool {
 
 impl Spoke {
     /// Waits for rank 0, and then for all other ranks.
-    pub(super) fn meet(member: &Member, limit: Option<Duration>) -> Result<Self, RendezvousError> {
-        let mut spoke = Self::find(member, limit)?;
+    pub(super) fn meet(
+        member: &Member,
+        limit: Option<Duration>,
+        is_gone: &dyn Fn(u32) -> bool,
+    ) -> Result<Self, RendezvousError> {
+        let mut spoke = Self::find(member, limit, is_gone)?;
         match spoke.hear(SHORT, "the arrival of all ranks")? {
             Message::Begin => Ok(spoke),
             other => Err(unexpected(other)),
@@ -150,7 +154,11 @@ impl Spoke {
     }
 
     /// Tries until rank 0 has accepted this rank.
-    pub(super) fn find(member: &Member, limit: Option<Duration>) -> Result<Self, RendezvousError> {
+    pub(super) fn find(
+        member: &Member,
+        limit: Option<Duration>,
+        is_gone: &dyn Fn(u32) -> bool,
+    ) -> Result<Self, RendezvousError> {
         let begun = Instant::now();
         let deadline = limit.map(|limit| begun + limit);
         let within = |time: Duration| deadline.map_or(time, |end| time.min(left_until(end)));
@@ -170,6 +178,10 @@ impl Spoke {
                 Err(Failure::Passing(last)) => last,
             };
             let (rank, address, waited) = (member.rank, &member.address, begun.elapsed());
+            if is_gone(0) {
+                let during = "before this rank met it";
+                return Err(RendezvousError::HostLeft { during });
+            }
             if within(pause).is_zero() {
                 let address = address.clone();
                 return Err(RendezvousError::NoAnswer {

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::agent::FULL;
-use super::interfaces::candidates;
 use super::record::{MAGIC, Record};
 use super::socket::{OwnDescriptor, Stream};
 use super::stream::{SILENCE, Side, Until, await_answer, prepare};
@@ -92,7 +91,7 @@ pub(crate) fn dial(
         host: peer.host.as_str().into(),
         why: why.into(),
     };
-    let mut all = candidates(own, peer);
+    let mut all = own.place.ways_to(&peer.place);
     if all.is_empty() {
         return Err(no_answer(
             "its host has no address that this one could reach: TRANSOM_TCP_INTERFACE names the interface to use, on all \
@@ -171,7 +170,7 @@ pub(crate) fn dial(
             ),
         });
     }
-    if is_refused && own.namespace == peer.namespace {
+    if is_refused && own.place.namespace == peer.place.namespace {
         return Err(Error::PeerGone { pid: peer.pid });
     }
     Err(no_answer(format!(

@@ -1,13 +1,41 @@
-//! The addresses of this machine, and in which order a peer's addresses are tried.
+//! The addresses of this machine.
 
 use std::collections::BTreeSet;
 use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::{fmt, ptr};
 
-use super::record::{MOST_NETWORKS, Network, Record};
 use crate::error::TCP;
-use crate::{Error, Result};
+use crate::{Error, Result, variable};
+
+/// The limit of the number of addresses, so that a record fits into what a bootstrap carries.
+const MOST_NETWORKS: usize = 6;
+
+/// An address, and the number of bits that identify its network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Network {
+    pub(crate) address: IpAddr,
+    pub(crate) prefix: u8,
+}
+
+impl Network {
+    pub(crate) fn holds(&self, address: IpAddr) -> bool {
+        let differing = match (self.address, address) {
+            (IpAddr::V4(own), IpAddr::V4(other)) => {
+                u128::from(own.to_bits() ^ other.to_bits()) << 96
+            }
+            (IpAddr::V6(own), IpAddr::V6(other)) => own.to_bits() ^ other.to_bits(),
+            _ => return false,
+        };
+        let first = differing.checked_shr(128 - u32::from(self.prefix));
+        first.unwrap_or(0) == 0
+    }
+}
+
+/// The interface that the environment names; empty if none.
+pub(crate) fn named() -> String {
+    variable("TRANSOM_TCP_INTERFACE").unwrap_or_default()
+}
 
 /// An address of a network interface that is up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,26 +113,6 @@ pub(crate) fn why_none(all: &[Interface]) -> String {
     }
 }
 
-/// The addresses of a peer, in the order in which to try them, given our record `own`. An address that both hosts have,
-/// such as that of a container bridge, leads nowhere unless both are in one namespace.
-pub(crate) fn candidates(own: &Record, peer: &Record) -> Vec<IpAddr> {
-    let is_same = own.namespace == peer.namespace;
-    let is_own = |address| own.networks.iter().any(|one| one.address == address);
-    let is_near = |address| own.networks.iter().any(|one| one.holds(address));
-    let theirs = peer.networks.iter().map(|one| one.address);
-    let mut found: Vec<_> = theirs
-        .filter(|&address| is_same || !is_own(address))
-        .collect();
-    found.sort_by_key(|&address| !is_near(address));
-    let loopback: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
-    for address in loopback.into_iter().filter(|_| is_same) {
-        if !found.contains(&address) {
-            found.push(address);
-        }
-    }
-    found
-}
-
 /// The addresses of this machine's interfaces that are up.
 pub(crate) fn all() -> Result<Vec<Interface>> {
     let mut first = ptr::null_mut();
@@ -179,59 +187,15 @@ unsafe fn address(address: *const libc::sockaddr) -> Option<IpAddr> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::record::Namespace;
-    use super::super::record::tests::record;
+pub(crate) mod tests {
     use super::*;
 
-    fn network(text: &str) -> Network {
+    pub(crate) fn network(text: &str) -> Network {
         let (address, prefix) = text.split_once('/').unwrap();
         Network {
             address: address.parse().unwrap(),
             prefix: prefix.parse().unwrap(),
         }
-    }
-
-    fn record_of(inode: u64, networks: &[&str]) -> Record {
-        let boot = [1; 16];
-        Record {
-            namespace: Namespace { boot, inode },
-            networks: networks.iter().map(|text| network(text)).collect(),
-            ..record()
-        }
-    }
-
-    fn tried(own: &[&str], peer: &[&str]) -> Vec<String> {
-        let found = candidates(&record_of(1, own), &record_of(2, peer));
-        found.iter().map(ToString::to_string).collect()
-    }
-
-    #[test]
-    fn addresses_on_a_common_network_come_first() {
-        let own = ["172.17.0.1/16", "192.0.2.1/24", "2001:db8::1/64"];
-        let peer = [
-            "172.17.0.1/16",
-            "198.51.100.2/24",
-            "192.0.2.2/24",
-            "2001:db8::2/64",
-        ];
-        let expected = ["192.0.2.2", "2001:db8::2", "198.51.100.2"];
-        assert_eq!(tried(&own, &peer), expected);
-        assert_eq!(
-            tried(&["172.17.0.1/16"], &["172.17.0.1/16"]),
-            [""; 0],
-            "both hosts have the bridge"
-        );
-        assert_eq!(tried(&["10.0.0.1/8"], &["11.0.0.1/0"]), ["11.0.0.1"]);
-    }
-
-    #[test]
-    fn in_one_namespace_all_addresses_lead_there() {
-        let own = record_of(1, &["192.0.2.1/24"]);
-        let found = candidates(&own, &own);
-        let expected =
-            ["192.0.2.1", "127.0.0.1", "::1"].map(|text| text.parse::<IpAddr>().unwrap());
-        assert_eq!(found, expected);
     }
 
     #[test]

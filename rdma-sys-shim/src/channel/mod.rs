@@ -9,28 +9,33 @@
 //! not prove itself any more is gone.
 
 mod agent;
+mod bind;
 mod call_bell;
 mod dial;
 mod interfaces;
 mod lending;
 mod listen;
 mod peers;
+mod place;
 mod record;
 mod socket;
 mod stream;
 
 pub(crate) use agent::{ChannelAgent, Next, Serve};
 pub(crate) use dial::{Dialling, Redialled, dial, redial};
-pub(crate) use interfaces::{Interface, all, published, why_none};
-pub(crate) use listen::{Opened, interface, open};
+#[cfg(any(test, fuzzing))]
+pub(crate) use interfaces::Network;
+pub(crate) use interfaces::{Interface, all, named as interface, published, why_none};
+pub(crate) use listen::{Opened, open};
 pub(crate) use peers::{KnownPeers, Presence, Status};
+#[cfg(any(test, fuzzing))]
+pub(crate) use place::Namespace;
+pub use place::NetworkPlace;
 pub(crate) use record::Record;
 #[cfg(all(test, feature = "verbs"))]
 pub(crate) use record::tests::record as longest_record;
 #[cfg(any(test, fuzzing))]
 pub(crate) use record::{KEY, MAGIC};
-#[cfg(any(test, fuzzing))]
-pub(crate) use record::{Namespace, Network};
 #[cfg(any(test, fuzzing))]
 pub(crate) use socket::OwnDescriptor;
 pub(crate) use socket::Stream;

@@ -1,15 +1,13 @@
 //! What a process publishes, so that its peers find it.
 
-use std::net::{IpAddr, Ipv6Addr};
-
+use super::place::NetworkPlace;
 use crate::fields::Fields;
 use crate::proof::{Magic, Secret};
 use crate::provider::JobSecret;
 use crate::{Error, Result};
 
-/// The limits of the host's name and of the number of addresses, so that the record fits into what a bootstrap carries.
+/// The limit of the host's name, so that the record fits into what a bootstrap carries.
 pub(crate) const LONGEST_HOST: usize = 48;
-pub(crate) const MOST_NETWORKS: usize = 6;
 
 /// What a process that connects begins with. Then it says whom it means and who it is, each by its instance.
 pub(crate) const MAGIC: Magic = *b"transom channel\x02";
@@ -26,38 +24,8 @@ pub(crate) struct Record {
     pub(crate) key: Secret,
     /// The secret of this process's job. The record does not contain it; zeros in a peer's.
     pub(crate) secret: JobSecret,
-    /// The network namespace. Processes in one namespace have the same addresses, and reach each other by any of them.
-    pub(crate) namespace: Namespace,
     pub(crate) port: u16,
-    pub(crate) networks: Vec<Network>,
-}
-
-/// An address, and the number of bits that identify its network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Network {
-    pub(crate) address: IpAddr,
-    pub(crate) prefix: u8,
-}
-
-impl Network {
-    pub(crate) fn holds(&self, address: IpAddr) -> bool {
-        let differing = match (self.address, address) {
-            (IpAddr::V4(own), IpAddr::V4(other)) => {
-                u128::from(own.to_bits() ^ other.to_bits()) << 96
-            }
-            (IpAddr::V6(own), IpAddr::V6(other)) => own.to_bits() ^ other.to_bits(),
-            _ => return false,
-        };
-        let first = differing.checked_shr(128 - u32::from(self.prefix));
-        first.unwrap_or(0) == 0
-    }
-}
-
-/// A network namespace, and the boot of the machine that it belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Namespace {
-    pub(crate) boot: [u8; 16],
-    pub(crate) inode: u64,
+    pub(crate) place: NetworkPlace,
 }
 
 impl Record {
@@ -67,20 +35,10 @@ impl Record {
         bytes.extend(self.pid.to_le_bytes());
         bytes.extend(self.instance.to_le_bytes());
         bytes.extend(&self.key.0);
-        bytes.extend(self.namespace.boot);
-        bytes.extend(self.namespace.inode.to_le_bytes());
         bytes.extend(self.port.to_le_bytes());
         bytes.push(self.host.len() as u8);
         bytes.extend(self.host.as_bytes());
-        bytes.push(self.networks.len() as u8);
-        for network in &self.networks {
-            let address = match network.address {
-                IpAddr::V4(address) => address.to_ipv6_mapped(),
-                IpAddr::V6(address) => address,
-            };
-            bytes.extend(address.octets());
-            bytes.push(network.prefix);
-        }
+        bytes.extend(self.place.encode());
         bytes
     }
 
@@ -114,33 +72,25 @@ impl Record {
         let pid = fields.u32()?;
         let instance = fields.u64()?;
         let key = Secret::new(fields.array::<KEY>()?);
-        let boot = fields.array()?;
-        let inode = fields.u64()?;
         let port = u16::from_le_bytes(fields.array()?);
         let host = fields.text()?.to_owned();
-        let [count] = fields.array()?;
-        let networks = (0..count).map(|_| {
-            let address = Ipv6Addr::from(fields.array::<16>()?).to_canonical();
-            let [prefix] = fields.array()?;
-            let longest = if address.is_ipv4() { 32 } else { 128 };
-            (prefix <= longest).then_some(Network { address, prefix })
-        });
-        let networks = networks.collect::<Option<Vec<_>>>()?;
+        let place = NetworkPlace::read(fields)?;
         Some(Self {
             pid,
             host,
             instance,
             key,
             secret: JobSecret::default(),
-            namespace: Namespace { boot, inode },
             port,
-            networks,
+            place,
         })
     }
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use super::super::interfaces::Network;
+    use super::super::place::Namespace;
     use super::*;
 
     pub(crate) fn record() -> Record {
@@ -154,19 +104,21 @@ pub(crate) mod tests {
             instance: 11,
             key: Secret::new([3; KEY]),
             secret: JobSecret::default(),
-            namespace: Namespace {
-                boot: [5; 16],
-                inode: 13,
-            },
             port: 4711,
-            networks: vec![
-                network("192.0.2.1", 24),
-                network("2001:db8::1", 64),
-                network("10.0.0.1", 8),
-                network("10.1.0.1", 32),
-                network("2001:db8:1::1", 128),
-                network("2001:db8:2::1", 0),
-            ],
+            place: NetworkPlace {
+                namespace: Namespace {
+                    boot: [5; 16],
+                    inode: 13,
+                },
+                networks: vec![
+                    network("192.0.2.1", 24),
+                    network("2001:db8::1", 64),
+                    network("10.0.0.1", 8),
+                    network("10.1.0.1", 32),
+                    network("2001:db8:1::1", 128),
+                    network("2001:db8:2::1", 0),
+                ],
+            },
         }
     }
 

@@ -9,7 +9,7 @@ use super::regions::Regions;
 use super::target::Target;
 use super::{MARK, decode};
 use crate::channel::{
-    KEY, MAGIC, Moved, Namespace, Network, OwnDescriptor, Record, Redialled, Status,
+    KEY, MAGIC, Moved, Namespace, Network, NetworkPlace, OwnDescriptor, Record, Redialled, Status,
 };
 use crate::device::combine::GivenCombiner;
 use crate::device::combine::triple_and_add::TripleAndAdd;
@@ -198,15 +198,17 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         instance: 2,
         key: Secret::new([3; KEY]),
         secret: JobSecret::default(),
-        namespace: Namespace {
-            boot: [4; 16],
-            inode: 5,
-        },
         port: 6,
-        networks: vec![Network {
-            address: [10, 0, 0, 1].into(),
-            prefix: 8,
-        }],
+        place: NetworkPlace {
+            namespace: Namespace {
+                boot: [4; 16],
+                inode: 5,
+            },
+            networks: vec![Network {
+                address: [10, 0, 0, 1].into(),
+                prefix: 8,
+            }],
+        },
     };
     vec![
         requests,

@@ -47,7 +47,7 @@ use regions::{Keys, Regions};
 use serving::Serving;
 
 /// Addresses of other devices begin differently. The last byte is the version of the protocol.
-const MARK: [u8; 4] = *b"tTC\x04";
+const MARK: [u8; 4] = *b"tTC\x05";
 
 /// How long a rank of an aborted job waits for others.
 const AFTER_ABORT: Duration = Duration::from_secs(1);

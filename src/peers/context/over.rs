@@ -5,18 +5,19 @@ use std::sync::Arc;
 use bytemuck::{Pod, Zeroable};
 use rdma_sys_shim::{Device, JobSecret, JobSpan, Joining, set_ranks_per_processor};
 use transom_launch::pmi::PmiError;
+use transom_launch::survivors::SurvivorSocket;
 use transom_launch::{Allgather, Bootstrap, launcher, oversubscription};
 
-use super::{Context, ThisRank, WorldBlock, fnv_1a};
+use super::{Context, Membership, ThisRank, WorldBlock, fnv_1a};
 use crate::error::{Error, Misuse, Result};
 use crate::peers::control_header::WORLD;
 use crate::peers::gather::{bootstrap_error, gather_any_by, gather_by};
 use crate::peers::peer::{refusal, refused};
 use crate::peers::start::{
-    Whereabouts, host_identity, job_secret, joining, machine_identity, open, position, shared_out,
-    spec, warn_of_retired_variables,
+    Whereabouts, host_identity, job_secret, joining, machine_identity, named_device, open,
+    position, shared_out, spec, warn_of_retired_variables,
 };
-use crate::peers::{Fabric, Hosts, fork, join_texts, split_texts};
+use crate::peers::{Fabric, Hosts, fork, join_parts, split_parts};
 use crate::terms::ThreadLevel;
 use crate::wait::Patience;
 
@@ -72,7 +73,17 @@ impl Context {
             true => Ok(String::new()),
             false => host_identity(ranks.0),
         };
-        let context = Self::start(&*by, Some(&*by), ranks, place, level, named, world_block)?;
+        let start = Start {
+            by: &*by,
+            bootstrap: Some(&*by),
+            ranks,
+            place,
+            level,
+            secret: job_secret(),
+            named,
+            world_block,
+        };
+        let context = start.run(None)?;
         if by.has_launcher() {
             context.set_launcher(by.into());
         }
@@ -87,24 +98,73 @@ impl Context {
         named: Result<Option<Arc<dyn Device>>>,
         world_block: WorldBlock,
     ) -> Result<Arc<Self>> {
-        let place = host_identity(ranks.0);
-        Self::start(by, None, ranks, place, level, named, world_block)
+        let start = Start {
+            by,
+            bootstrap: None,
+            ranks,
+            place: host_identity(ranks.0),
+            level,
+            secret: JobSecret::default(),
+            named,
+            world_block,
+        };
+        start.run(None)
     }
 
-    /// Collective. `bootstrap`: the same as `by`, if that is a bootstrap. `host`: the name of this rank's host; equal
-    /// on all ranks of the host.
-    fn start(
+    /// Collective over the ranks that go on after a death, which `by` connects: their job. `membership`: as they are
+    /// numbered when the next of them dies.
+    pub(crate) fn after(
+        before: &Self,
         by: &dyn Allgather,
-        bootstrap: Option<&dyn Bootstrap>,
-        (rank, size): (u32, u32),
-        host: Result<String>,
-        level: ThreadLevel,
-        named: Result<Option<Arc<dyn Device>>>,
+        membership: Membership,
         world_block: WorldBlock,
     ) -> Result<Arc<Self>> {
+        let ranks = check_rank(by)?;
+        let start = Start {
+            by,
+            bootstrap: None,
+            ranks,
+            place: host_identity(ranks.0),
+            level: before.this_rank.level,
+            secret: job_secret(),
+            named: named_device(job_secret()),
+            world_block,
+        };
+        start.run(Some(membership))
+    }
+}
+
+/// What a job starts with.
+struct Start<'a> {
+    by: &'a dyn Allgather,
+    /// The same as `by`, if that is a bootstrap.
+    bootstrap: Option<&'a dyn Bootstrap>,
+    /// This rank's number, and how many there are.
+    ranks: (u32, u32),
+    /// The name of this rank's host; equal on all ranks of the host.
+    place: Result<String>,
+    level: ThreadLevel,
+    secret: JobSecret,
+    named: Result<Option<Arc<dyn Device>>>,
+    world_block: WorldBlock,
+}
+
+impl Start<'_> {
+    /// Collective. `membership`: for ranks that go on after a death.
+    fn run(self, membership: Option<Membership>) -> Result<Arc<Context>> {
+        let Self {
+            by,
+            bootstrap,
+            ranks: (rank, size),
+            place,
+            level,
+            secret,
+            named,
+            world_block,
+        } = self;
         fork::watch();
         warn_of_retired_variables(rank);
-        let all = hosts(by, (rank, size), host.as_deref().unwrap_or_default())?;
+        let all = hosts(by, (rank, size), place.as_deref().unwrap_or_default())?;
         let own = all[rank as usize];
         let choice = |one: &Hello| (one.host, one.devices);
         let here = |other: &u32| all[*other as usize].host == own.host;
@@ -118,10 +178,11 @@ impl Context {
                 all.iter()
                     .fold(u32::MAX, |common, one| common & one.joining),
             ),
-            secret: bootstrap.map_or_else(JobSecret::default, |_| job_secret()),
+            secret,
         };
         // A rank that cannot start continues until the others know why.
-        let ready = host.and(named).and_then(|named| {
+        let is_local = whereabouts.span == JobSpan::OneHost;
+        let ready = place.and(named).and_then(|named| {
             let device = match named {
                 Some(device) => device,
                 None => open(&spec(), whereabouts)?,
@@ -143,14 +204,29 @@ impl Context {
         };
         let is_kept = bootstrap.map_or(Ok(false), keeps).map_err(failed)?;
         let said = if is_kept { "" } else { &record };
-        let mine = join_texts(said, &launcher::processors().unwrap_or_default());
+        let socket = bootstrap.and_then(|_| survivor_socket(rank, is_local));
+        let mine = join_parts(&[
+            said.as_bytes(),
+            launcher::processors().unwrap_or_default().as_bytes(),
+            &socket
+                .as_ref()
+                .map(|socket| socket.address())
+                .unwrap_or_default(),
+        ]);
         let told = gather_any_by(OPERATION, by, (rank, size), &mine)?;
         let (fabric, hosts, world_block) = ready?;
-        let mut processors = Vec::new();
+        let (mut processors, mut addresses) = (Vec::new(), Vec::new());
         for (other, bytes) in (0..).zip(&told) {
-            let Some((record, allowed)) = split_texts(bytes) else {
+            let parts = split_parts(bytes).and_then(|[record, allowed, address]| {
+                let text = |bytes| String::from_utf8(<[u8]>::to_vec(bytes)).ok();
+                Some((text(record)?, text(allowed)?, address))
+            });
+            let Some((record, allowed, address)) = parts else {
                 return Err(PmiError::BadBootstrapRecord { rank: other }.into());
             };
+            if socket.is_some() {
+                addresses.push(address);
+            }
             // It may be the reason why the rank could not start.
             if let Some(failed) = refused(other, &record) {
                 return Err(Error::new(OPERATION, failed));
@@ -177,9 +253,24 @@ impl Context {
             level,
             patience: Patience::new(ranks_per_processor),
         };
+        let first = socket.map(|socket| {
+            socket.introduce(&addresses, secret);
+            Membership::first(socket, size)
+        });
         let notices = bootstrap.and_then(Bootstrap::notices);
-        Ok(Arc::new(Self::new(this_rank, fabric, notices)))
+        let membership = first.or(membership);
+        Ok(Arc::new(Context::new(
+            this_rank, fabric, notices, membership,
+        )))
     }
+}
+
+/// Without it, the job can start, but this rank cannot go on after a death.
+fn survivor_socket(rank: u32, is_local: bool) -> Option<SurvivorSocket> {
+    let opened = SurvivorSocket::open(rank, is_local);
+    opened
+        .inspect_err(|error| tracing::info!(%error, "this rank cannot go on after a death"))
+        .ok()
 }
 
 /// Collective. The host of each rank, and the devices among which it can choose.

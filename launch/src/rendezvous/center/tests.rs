@@ -23,9 +23,17 @@ fn members(size: u32) -> Vec<Member> {
     (0..size).map(member).collect()
 }
 
+fn stays(_: u32) -> bool {
+    false
+}
+
+fn meet(member: &Member) -> Result<Center, RendezvousError> {
+    Center::meet(member, member.address.listen()?, LIMIT, &stays)
+}
+
 /// A rank that has come and waits for other ranks.
 fn come(member: &Member) -> Spoke {
-    Spoke::find(member, LIMIT).unwrap()
+    Spoke::find(member, LIMIT, &stays).unwrap()
 }
 
 fn next(spoke: &mut Spoke) -> Message {
@@ -45,7 +53,7 @@ fn center<T>(
     others: impl FnOnce() -> T,
 ) -> (Result<Center, RendezvousError>, T) {
     thread::scope(|scope| {
-        let center = scope.spawn(|| Center::meet(&members[0], LIMIT));
+        let center = scope.spawn(|| meet(&members[0]));
         let others = others();
         (center.join().unwrap(), others)
     })
@@ -102,11 +110,11 @@ fn ranks_that_pass_other_lengths_are_named() {
         for (member, len) in [(&members[1], 8), (&members[2], 4)] {
             let expected = &expected;
             scope.spawn(move || {
-                let error = pass(Spoke::meet(member, LIMIT).unwrap(), len);
+                let error = pass(Spoke::meet(member, LIMIT, &stays).unwrap(), len);
                 assert_eq!(fault(error), *expected);
             });
         }
-        let mut center = Center::meet(&members[0], LIMIT).unwrap();
+        let mut center = meet(&members[0]).unwrap();
         let error = center.allgather(&[0; 8]).unwrap_err();
         assert_eq!(fault(error), expected);
     });

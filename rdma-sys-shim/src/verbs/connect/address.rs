@@ -8,7 +8,7 @@ use crate::verbs::port::{OwnPort, PortAddress, Transport};
 use crate::{Error, Result};
 
 /// Addresses of other devices begin differently. The last byte is the version of the protocol.
-const MARK: [u8; 4] = *b"tVA\x05";
+const MARK: [u8; 4] = *b"tVA\x06";
 /// The limit of the device's name, so that the address fits into what a bootstrap carries.
 const LONGEST_NAME: usize = 18;
 

@@ -36,7 +36,7 @@ pub(crate) fn ranks_on_hosts(device: &str, hosts: &[u32], patience: Patience) ->
             level: ThreadLevel::Multiple,
             patience,
         };
-        Arc::new(Context::new(this_rank, fabric, None))
+        Arc::new(Context::new(this_rank, fabric, None, None))
     };
     (0..).zip(fabrics).map(context).collect()
 }

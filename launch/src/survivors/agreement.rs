@@ -23,8 +23,14 @@
 //! **Exclusion.** A rank that lives and learns of a group without it gets an error. A rank that gave up at its time limit
 //! is silent from then on, as if it were dead. A group that was proposed before may name it, like one that dies later.
 //!
-//! **Its end.** A rank returns by its time limit at the latest. Then its error names those whose answer is missing: they
-//! did not make the call, are stopped, or are on the other side of a broken network.
+//! **Lost messages.** The rank of a ballot repeats its question to all until the ballot has ended, so messages may be lost
+//! or come twice. The repetitions also tell the others that the ballot is under way. Who does not hear of the decision
+//! begins a ballot, in which the others report it. A rank takes no part in ballots of ranks that it suspects: one that
+//! still sends, but hears nothing, would keep the others from theirs.
+//!
+//! **Its end.** After `patience`, the rank of the ballot suspects those who have not answered: they did not make the call,
+//! are stopped, or are on the other side of a broken network. If the rest may not go on, it waits for them as long again.
+//! A rank returns by then at the latest, with an error that names those whose answer is missing.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -32,23 +38,26 @@ use std::time::Duration;
 #[cfg(test)]
 mod model;
 
-type Ranks = BTreeSet<u32>;
+pub(super) type Ranks = BTreeSet<u32>;
 
 /// Higher ones are later. The second number is the rank that began it, so each ballot is of one rank.
-type Ballot = (u64, u32);
+pub(super) type Ballot = (u64, u32);
 
 /// How long a rank waits for the ballot of another, for each rank before it that it does not suspect.
 const RETRY: Duration = Duration::from_millis(100);
 
+/// The time between two repetitions of a question.
+const REPEAT: Duration = Duration::from_millis(40);
+
 /// What a rank sends to another. Whoever sends it also tells whom it knows to be dead.
-#[derive(Clone, Debug)]
-pub(crate) struct Message {
-    dead: Ranks,
-    what: What,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct AgreementMessage {
+    pub(super) dead: Ranks,
+    pub(super) what: What,
 }
 
-#[derive(Clone, Debug)]
-enum What {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum What {
     /// Asks for a promise.
     Prepare(Ballot),
     /// To ignore earlier ballots.
@@ -70,7 +79,7 @@ enum What {
 
 /// How the agreement ended for this rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(super) enum Outcome {
     /// It goes on, in this group.
     Group(Ranks),
     /// This group goes on without it.
@@ -80,9 +89,11 @@ pub(crate) enum Outcome {
 }
 
 /// One rank's view of an agreement.
-pub(crate) struct Agreement {
+pub(super) struct Agreement {
     me: u32,
     size: u32,
+    /// When those who have not answered are suspected.
+    silence_at: Duration,
     limit: Duration,
     /// Includes the dead.
     suspects: Ranks,
@@ -93,8 +104,10 @@ pub(crate) struct Agreement {
     own: Option<Own>,
     /// When this rank begins a ballot, unless it hears of another.
     retry_at: Duration,
+    /// When this rank repeats the question of its ballot.
+    repeat_at: Duration,
     outcome: Option<Outcome>,
-    outbox: VecDeque<(u32, Message)>,
+    outbox: VecDeque<(u32, AgreementMessage)>,
 }
 
 struct Own {
@@ -106,40 +119,47 @@ struct Own {
 }
 
 impl Agreement {
-    /// Rank `me` of `size` begins at time `now`, and gives up `patience` later.
-    pub(crate) fn new(me: u32, size: u32, now: Duration, patience: Duration) -> Self {
+    /// Rank `me` of `size` begins at time `now`. It suspects those who have not answered `patience` later, and gives up
+    /// when that time has passed twice.
+    pub(super) fn new(me: u32, size: u32, now: Duration, patience: Duration) -> Self {
         Self {
             me,
             size,
-            limit: now + patience,
+            silence_at: now + patience,
+            limit: now + 2 * patience,
             suspects: Ranks::new(),
             dead: Ranks::new(),
             promised: (0, 0),
             accepted: None,
             own: None,
             retry_at: now + RETRY * me,
+            repeat_at: now,
             outcome: None,
             outbox: VecDeque::new(),
         }
     }
 
     /// How it ended, if it has.
-    pub(crate) fn outcome(&self) -> Option<&Outcome> {
+    pub(super) fn outcome(&self) -> Option<&Outcome> {
         self.outcome.as_ref()
     }
 
     /// The next message to send, and to whom.
-    pub(crate) fn next_message(&mut self) -> Option<(u32, Message)> {
+    pub(super) fn next_message(&mut self) -> Option<(u32, AgreementMessage)> {
         self.outbox.pop_front()
     }
 
     /// When [`Self::tick`] has to be called at the latest; `None` once it has ended.
-    pub(crate) fn due(&self) -> Option<Duration> {
-        (self.outcome.is_none()).then(|| self.limit.min(self.retry_at))
+    pub(super) fn due(&self) -> Option<Duration> {
+        let next = match &self.own {
+            None => self.retry_at,
+            Some(_) => self.repeat_at,
+        };
+        (self.outcome.is_none()).then(|| self.gives_up_at().min(next))
     }
 
     /// `rank` does not answer, or (`is_dead`) its process is known to have ended.
-    pub(crate) fn suspect(&mut self, rank: u32, is_dead: bool, now: Duration) {
+    pub(super) fn suspect(&mut self, rank: u32, is_dead: bool, now: Duration) {
         if rank == self.me || self.is_silent() {
             return;
         }
@@ -152,29 +172,65 @@ impl Agreement {
     }
 
     /// Time has passed.
-    pub(crate) fn tick(&mut self, now: Duration) {
+    pub(super) fn tick(&mut self, now: Duration) {
         if self.outcome.is_some() {
             return;
         }
-        if now >= self.limit {
+        if now >= self.silence_at {
+            self.suspect_the_silent();
+        }
+        if now >= self.gives_up_at() {
             let missing = self.missing();
             if let Some(own) = &self.own {
                 self.send_to_others(&What::GaveUp(own.ballot, missing.clone()));
             }
             self.outcome = Some(Outcome::Missing(missing));
+        } else if self.own.is_some() {
+            if now >= self.repeat_at {
+                self.repeat_at = now + REPEAT;
+                self.ask();
+            }
         } else if now >= self.retry_at {
             self.begin(now);
         }
     }
 
+    /// The rank of the ballot knows who is missing, and tells the others first.
+    fn gives_up_at(&self) -> Duration {
+        match self.own {
+            Some(_) => self.limit,
+            None => self.limit + RETRY,
+        }
+    }
+
+    /// Suspects those who have not answered this rank's question.
+    fn suspect_the_silent(&mut self) {
+        if let Some(own) = self.own.as_ref().filter(|own| own.proposed.is_none()) {
+            let answered = |rank: &u32| own.promises.contains_key(rank);
+            (self.suspects).extend((0..self.size).filter(|rank| !answered(rank)));
+            self.advance();
+        }
+    }
+
+    /// Asks all for what this rank's ballot needs next.
+    fn ask(&mut self) {
+        let Some(own) = &self.own else { return };
+        let question = match &own.proposed {
+            None => What::Prepare(own.ballot),
+            Some((group, _)) => What::Propose(own.ballot, group.clone()),
+        };
+        self.send_to_others(&question);
+    }
+
     /// A message of rank `from` has arrived. May be called after the end too: others may still need an answer.
-    pub(crate) fn receive(&mut self, from: u32, message: Message, now: Duration) {
+    pub(super) fn receive(&mut self, from: u32, message: AgreementMessage, now: Duration) {
         if self.is_silent() || self.dead.contains(&from) || message.dead.contains(&self.me) {
             return;
         }
         self.suspects.extend(&message.dead);
         self.dead.extend(&message.dead);
         match message.what {
+            What::Prepare(_) | What::Propose(..) if self.suspects.contains(&from) => {}
             What::Prepare(ballot) | What::Propose(ballot, _) if ballot < self.promised => {
                 let promised = self.promised;
                 self.send(from, What::Outdated { promised });
@@ -243,6 +299,14 @@ impl Agreement {
             .count() as u32
     }
 
+    /// Who has not answered this rank's question, as far as it has one, and is not known to be dead.
+    pub(super) fn unanswered(&self) -> Ranks {
+        match &self.own {
+            Some(own) if own.proposed.is_none() => self.missing(),
+            _ => Ranks::new(),
+        }
+    }
+
     fn missing(&self) -> Ranks {
         let answered = |rank: &u32| {
             *rank == self.me
@@ -266,14 +330,14 @@ impl Agreement {
     fn begin(&mut self, now: Duration) {
         let ballot = (self.promised.0 + 1, self.me);
         self.promised = ballot;
-        self.retry_at = now + RETRY * self.size;
+        self.repeat_at = now + REPEAT;
         let ours = (self.suspects.clone(), self.accepted.clone());
         self.own = Some(Own {
             ballot,
             promises: [(self.me, ours)].into(),
             proposed: None,
         });
-        self.send_to_others(&What::Prepare(ballot));
+        self.ask();
         self.advance();
     }
 
@@ -307,9 +371,8 @@ impl Agreement {
                     return;
                 }
                 self.accepted = Some((ballot, group.clone()));
-                self.own.as_mut().expect("as above").proposed =
-                    Some((group.clone(), [self.me].into()));
-                self.send_to_others(&What::Propose(ballot, group));
+                self.own.as_mut().expect("as above").proposed = Some((group, [self.me].into()));
+                self.ask();
                 self.advance();
             }
             Some((group, acceptors)) if self.is_quorum(acceptors) => {
@@ -355,7 +418,7 @@ impl Agreement {
 
     fn send(&mut self, to: u32, what: What) {
         let dead = self.dead.clone();
-        self.outbox.push_back((to, Message { dead, what }));
+        self.outbox.push_back((to, AgreementMessage { dead, what }));
     }
 
     fn send_to_others(&mut self, what: &What) {

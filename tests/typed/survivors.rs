@@ -1,0 +1,162 @@
+//! Going on after a death.
+
+use transom::raw::{Assert, Window as RawWindow};
+use transom::{Communicator, Error, ErrorKind, Info, Job, LockKind, Misuse, Op, Result, Window};
+
+use crate::Scenario;
+
+pub(crate) fn scenarios() -> Vec<Scenario> {
+    let killed = |scenario: Scenario| scenario.exits(128 + libc::SIGKILL);
+    vec![
+        killed(Scenario::new("a_job_goes_on", 4, goes_on)),
+        killed(Scenario::new("a_job_goes_on_twice", 5, goes_on_twice)).one_more(),
+        killed(Scenario::new("a_rank_goes_on_alone", 3, goes_on_alone)).one_more(),
+        killed(Scenario::new("rank_0_is_not_needed", 3, without_rank_0)),
+        killed(Scenario::new("windows_of_all_kinds_go_on", 4, all_kinds)),
+        Scenario::new("nobody_has_died", 2, nobody_has_died),
+    ]
+}
+
+/// Ranks `dying` die once all others have come here, and the others get an error.
+fn lose(world: &Communicator, dying: &[u32]) -> Result<()> {
+    let mut window = Window::<u64>::allocate(world, 1)?;
+    let others = u64::from(world.size()) - dying.len() as u64;
+    let ended = window.passive(|epoch| {
+        let everyone = epoch.lock_all()?;
+        if dying.contains(&world.rank()) {
+            // Another may die first.
+            let own = everyone.target(world.rank())?;
+            while own.load(0).is_ok_and(|come| come < others) {}
+            // SAFETY: both calls take integers.
+            unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+        }
+        for &rank in dying {
+            everyone.target(rank)?.fetch_add(0, 1)?;
+        }
+        loop {
+            world.barrier()?;
+        }
+    });
+    let error: Error = ended
+        .map(|()| world.rank())
+        .expect_err("barriers go on until a death");
+    assert!(matches!(error.kind(), ErrorKind::Peer(_)), "{error}");
+    Ok(())
+}
+
+/// After these deaths, the ranks that are left.
+fn survivors(world: &Communicator, dying: &[u32]) -> Result<Communicator> {
+    lose(world, dying)?;
+    let left: Vec<u32> = (0..world.size())
+        .filter(|rank| !dying.contains(rank))
+        .collect();
+    let survivors = world.survivors()?;
+    assert_eq!(survivors.former_ranks, left);
+    let new = survivors.communicator;
+    assert_eq!(new.size() as usize, left.len());
+    assert_eq!(left[new.rank() as usize], world.rank());
+    Ok(new)
+}
+
+/// Puts, atomics, accumulates and collectives among all ranks.
+fn check(world: &Communicator) -> Result<()> {
+    let (rank, size) = (world.rank(), world.size());
+    let mut window = Window::<u64>::allocate(world, 4)?;
+    let mine = [u64::from(rank) + 1];
+    window.fence(|epoch| epoch.target((rank + 1) % size)?.put(0, &mine))?;
+    let left = (rank + size - 1) % size;
+    assert_eq!(window.local()?[0], u64::from(left) + 1);
+    window.passive(|epoch| {
+        let everyone = epoch.lock_all()?;
+        for target in 0..size {
+            let target = everyone.target(target)?;
+            target.fetch_add(1, 1)?;
+            target.accumulate_value(Op::Max, 2, u64::from(rank))?;
+        }
+        everyone.flush()
+    })?;
+    let own = window.local()?;
+    assert_eq!(own[1..3], [u64::from(size), u64::from(size) - 1]);
+    window.free()?;
+    let sum = world.allreduce(&mine, Op::Sum)?;
+    assert_eq!(sum, [(1..=u64::from(size)).sum::<u64>()]);
+    Ok(())
+}
+
+fn goes_on(job: &Job) -> Result<()> {
+    let world = job.world();
+    let mut window = Window::<u64>::allocate(world, 10)?;
+    let ours = [7; 10];
+    window.fence(|epoch| epoch.target(world.rank())?.put(0, &ours))?;
+    let new = survivors(world, &[2])?;
+    check(&new)?;
+    // The windows of before still can be read.
+    assert_eq!(window.read_own(0..10)?, ours);
+    let again = world.survivors().unwrap_err();
+    assert!(
+        matches!(is_misuse(&again), Misuse::SurvivorsTaken),
+        "{again}"
+    );
+    let error = world.barrier().unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Peer(_)), "{error}");
+    check(&new)
+}
+
+fn goes_on_twice(job: &Job) -> Result<()> {
+    let new = survivors(job.world(), &[0])?;
+    check(&new)?;
+    let newer = survivors(&new, &[1])?;
+    check(&newer)
+}
+
+fn goes_on_alone(job: &Job) -> Result<()> {
+    check(&survivors(job.world(), &[0, 2])?)
+}
+
+fn without_rank_0(job: &Job) -> Result<()> {
+    check(&survivors(job.world(), &[0])?)
+}
+
+fn all_kinds(job: &Job) -> Result<()> {
+    let new = survivors(job.world(), &[1])?;
+    let (rank, size) = (new.rank(), new.size());
+
+    // Over the program's own memory, from memory of the failed job.
+    let mut window = Window::create(&new, vec![0_u64; 5000])?;
+    let mut block = job.alloc::<u64>(5000)?;
+    block.fill(u64::from(rank) + 1);
+    window.fence(|epoch| epoch.target((rank + 1) % size)?.put(0, &block))?;
+    let left = u64::from((rank + size - 1) % size) + 1;
+    assert!(window.local()?.iter().all(|&element| element == left));
+    window.free()?;
+
+    // Among some of them.
+    let half = new.split(Some(rank % 2), 0)?;
+    check(&half.expect("each has a colour"))?;
+    check(&new.split_shared(0)?)?;
+
+    // Untyped.
+    let window = RawWindow::allocate(&new, 64, 8, &Info::new())?;
+    window.fence(Assert::NONE)?;
+    window.fence(Assert::NO_SUCCEED)?;
+    window.lock(LockKind::Exclusive, 0, Assert::NONE)?;
+    window.unlock(0)?;
+    window.free()
+}
+
+fn nobody_has_died(job: &Job) -> Result<()> {
+    let world = job.world();
+    let error = world.survivors().unwrap_err();
+    assert!(matches!(is_misuse(&error), Misuse::NoDeath), "{error}");
+    let error = job.alone()?.survivors().unwrap_err();
+    let is_some = matches!(is_misuse(&error), Misuse::NotAllRanks { ranks: 1, size: 2 });
+    assert!(is_some, "{error}");
+    world.barrier()
+}
+
+fn is_misuse(error: &Error) -> &Misuse {
+    match error.kind() {
+        ErrorKind::Misuse(misuse) => misuse,
+        _ => panic!("{error}"),
+    }
+}
