@@ -10,6 +10,7 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use transom_testing::environment;
 use transom_testing::job::{Job, LIMIT, run};
 use transom_testing::launcher;
 use transom_testing::programs::{Folder, program};
@@ -25,6 +26,11 @@ const TASKS: &str = "3000";
 /// So many that others still work when a rank is resumed.
 const LONG: &str = "20000";
 const RANKS: u32 = 5;
+
+/// The devices that the environment names for tests, or else these.
+fn devices(usual: &[&'static str]) -> Vec<&'static str> {
+    environment::devices().unwrap_or_else(|| usual.to_vec())
+}
 
 /// What one rank calculates by itself.
 fn total(tasks: &str) -> String {
@@ -116,7 +122,7 @@ fn any_rank_may_die_at_any_moment() {
     let rounds = std::env::var("TRANSOM_SURVIVE_ROUNDS");
     let rounds = rounds.map_or(4, |rounds| rounds.parse().expect("a number of rounds"));
     let total = total(TASKS);
-    for device in ["soft", "tcp", "soft:map=off", "soft:adversarial"] {
+    for device in devices(&["soft", "tcp", "soft:map=off", "soft:adversarial"]) {
         for _ in 0..rounds {
             let seed = RandomState::new().hash_one(0);
             let mut random = Random::new(seed);
@@ -137,7 +143,7 @@ fn any_rank_may_die_at_any_moment() {
 /// Its kernel accepts everything, so nobody knows that it is dead, and it is not.
 fn a_rank_that_was_stopped_is_left_out() {
     let total = total(LONG);
-    for device in ["soft", "tcp"] {
+    for device in devices(&["soft", "tcp"]) {
         let begun = Begun::new(device, LONG, Duration::from_secs(2));
         let ranks = begun.ranks();
         signal(ranks[1], libc::SIGSTOP);
@@ -151,7 +157,7 @@ fn a_rank_that_was_stopped_is_left_out() {
 }
 
 fn half_of_the_ranks_do_not_go_on_and_say_who_is_missing() {
-    for device in ["soft", "tcp"] {
+    for device in devices(&["soft", "tcp"]) {
         let begun = Begun::new(device, LONG, Duration::from_secs(1));
         let ranks = begun.ranks();
         signal(ranks[0], libc::SIGKILL);

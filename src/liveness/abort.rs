@@ -137,6 +137,13 @@ impl Context {
         let mut notices: Vec<Notice<'_>> = connected
             .filter_map(|(_, peer)| Notice::post(peer, word))
             .collect();
+        // A rank that does not answer some may live, and would wait for them. It is not waited for.
+        let _accused = match AbortCause::from_code(notice::cause(word)) {
+            AbortCause::Silent if culprit(word) != me => {
+                (self.known(culprit(word))).and_then(|peer| Notice::post(peer, word))
+            }
+            _ => None,
+        };
         let neighbours = (0..rounds(size)).map(|round| around(me, 1 << round, size));
         let rest = (1..size).map(|distance| around(me, distance, size));
         let rest = rest.take_while(|_| everyone);

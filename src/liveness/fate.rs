@@ -15,10 +15,10 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 impl Context {
     /// Whether a rank has ended or does not answer. `thoroughly`: connects to it if need be, which may take seconds.
     pub(crate) fn fate(&self, rank: WorldRank, thoroughly: bool) -> Fate {
+        // That a rank does not answer another says nothing of this one.
         let told = self.cause_of_abort().filter(|told| told.rank() == rank.0);
-        let told = told.map_or(Fate::Lives, |told| fate_by(told.cause()));
-        if told == Fate::Ended {
-            return told;
+        if told.is_some_and(|told| fate_by(told.cause()) == Fate::Ended) {
+            return Fate::Ended;
         }
         let found = match self.known(rank.0) {
             Some(peer) => peer.endpoint().liveness().map_err(Error::from),
@@ -26,7 +26,7 @@ impl Context {
             None => Ok(()),
         };
         match found.map_err(|error| self.name_absent(rank.0, error)) {
-            Ok(()) => told,
+            Ok(()) => Fate::Lives,
             Err(error) => match error.kind() {
                 ErrorKind::Peer(cause) => fate_by(cause.cause()),
                 _ => Fate::Silent,
