@@ -25,24 +25,15 @@ macro_rules! on_windows {
 pub(crate) use on_windows;
 
 /// As `on_windows`, with a fast path for a window that was used lately. `at_once` returns 0 if it has done all. It
-/// calls functions only just before that, so that the arguments stay in their registers for the rest. `quick` is the
-/// result if it could do the call without the rest; otherwise the body runs.
+/// calls functions only just before that, so that the arguments stay in their registers for the rest.
 macro_rules! quick_on_windows {
     ($(fn $mpi:ident $pmpi:ident($($arg:ident: $ty:ty),* $(,)?) of $win:ident as $ours:ident
-        at_once $window:ident $at_once:block $(quick $quick:block)? else $body:block)*) => {
+        at_once $window:ident $at_once:block else $body:block)*) => {
         $crate::exported::exported! {$(
             fn $mpi $pmpi($($arg: $ty),*) {
                 #[cold]
                 #[inline(never)]
                 unsafe extern "C" fn else_call($($arg: $ty),*) -> std::ffi::c_int {
-                    $(if let Some($ours) = $crate::windows::lately($win) {
-                        let quick: Option<transom::Result<()>> = $quick;
-                        match quick {
-                            None => {}
-                            Some(Ok(())) => return 0,
-                            Some(Err(error)) => return $crate::errors::tell(stringify!($mpi), $win, error),
-                        }
-                    })?
                     $crate::on_windows::either!($mpi $pmpi($($arg: $ty),*) of $win as $ours $body)
                 }
 

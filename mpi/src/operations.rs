@@ -135,7 +135,7 @@ fn alike(from: Elements, to: Elements) -> Option<(u32, Dense)> {
     fits.then_some((from.count as u32, dense))
 }
 
-/// As [`bytes`], if both sides have elements of the same type.
+/// As [`put_bytes`], if both sides have elements of the same type.
 #[inline(always)]
 fn bytes_alike(from: Elements, to: Elements) -> Option<usize> {
     let (count, dense) = alike(from, to)?;
@@ -163,9 +163,9 @@ unsafe extern "C" fn get_in_place(there: InPlace<'_>, origin: *mut u8, len: usiz
     unsafe { there.get(origin, len) };
 }
 
-/// How many bytes are moved, if neither side has padding and the receiving side has room for them.
+/// How many bytes are put, if neither side has padding and the receiving side has room for them.
 #[inline(always)]
-fn bytes(from: Elements, to: Elements) -> Option<usize> {
+fn put_bytes(from: Elements, to: Elements) -> Option<usize> {
     let dense = from.dense()?;
     let len = from.bytes(dense)?;
     let fits = match from.ty == to.ty {
@@ -173,6 +173,12 @@ fn bytes(from: Elements, to: Elements) -> Option<usize> {
         false => len <= to.bytes(to.dense()?)?,
     };
     fits.then_some(len as usize)
+}
+
+/// The same for a get, whose receiving side is the origin.
+#[inline(always)]
+fn get_bytes(to: Elements, from: Elements) -> Option<usize> {
+    put_bytes(from, to)
 }
 
 /// Elements whose type is known.
@@ -214,11 +220,6 @@ fn get_sides(near: Near, far: Far) -> Result<(Found, Found)> {
     Ok((to, from))
 }
 
-/// Both sides of an accumulate.
-fn sides(near: Near, far: Far) -> Result<(Found, Found)> {
-    Ok((near.find("origin")?, far.elements.find("target")?))
-}
-
 /// Both sides of a move; the side that receives bytes must have room for them. Nothing is moved to or from
 /// `MPI_PROC_NULL`. The names are the program's terms for the sides; for the window, all types are bytes.
 fn move_sides(from: (Elements, &str), to: (Elements, &str), far: Far) -> Result<(Found, Found)> {
@@ -237,35 +238,67 @@ fn move_sides(from: (Elements, &str), to: (Elements, &str), far: Far) -> Result<
     }
 }
 
-/// Functions that call a method of the window with the layouts of both sides, in bytes or in elements.
-macro_rules! two_sided {
-    ($($name:ident $method:ident($sides:ident, $view:ident $(, $op:ident)?) -> $out:ty;)+) => {$(
+/// Functions that move bytes: by the window's method of this name if neither side has padding, otherwise by the one for
+/// layouts.
+macro_rules! moving {
+    ($($name:ident $layouts:ident($bytes:ident, $sides:ident) -> $out:ty;)+) => {$(
         /// # Safety
         /// As for the call of the window.
-        unsafe fn $name(window: &Window, near: Near, far: Far $(, $op: Op)?) -> Result<$out> {
+        unsafe fn $name(window: &Window, near: Near, far: Far) -> Result<$out> {
+            if let Some((target, len)) = plain(near, far, $bytes(near.elements, far.elements)) {
+                // SAFETY: the caller's promise.
+                return Ok(unsafe { window.$name(near.at.cast(), len, target, far.disp as u64) }?);
+            }
             let ((here, there), (target, disp)) = ($sides(near, far)?, far.place(window)?);
-            let (here, there) = (here.$view(), there.$view());
+            let (here, there) = (here.bytes(), there.bytes());
             // SAFETY: the caller's promise.
-            Ok(unsafe { window.$method(near.at.cast(), here, target, disp, there $(, $op)?) }?)
+            Ok(unsafe { window.$layouts(near.at.cast(), here, target, disp, there) }?)
         }
     )+};
 }
 
-two_sided! {
-    put put_layout(put_sides, bytes) -> ();
-    get get_layout(get_sides, bytes) -> ();
-    accumulate accumulate_layout(sides, elements, op) -> ();
-    rput rput_layout(put_sides, bytes) -> Request;
-    rget rget_layout(get_sides, bytes) -> Request;
-    raccumulate raccumulate_layout(sides, elements, op) -> Request;
+moving! {
+    put put_layout(put_bytes, put_sides) -> ();
+    get get_layout(get_bytes, get_sides) -> ();
+    rput rput_layout(put_bytes, put_sides) -> Request;
+    rget rget_layout(get_bytes, get_sides) -> Request;
 }
 
-/// The same for methods that return the old values.
+/// The same for elements that are combined.
+macro_rules! combining {
+    ($($name:ident $layouts:ident -> $out:ty;)+) => {$(
+        /// # Safety
+        /// As for the call of the window.
+        unsafe fn $name(window: &Window, near: Near, far: Far, op: Op) -> Result<$out> {
+            if let Some((target, (count, ty))) = plain(near, far, elements(near.elements, far.elements)) {
+                // SAFETY: the caller's promise.
+                return Ok(unsafe { window.$name(near.at.cast(), count, ty, target, far.disp as u64, op) }?);
+            }
+            let (here, there) = (near.find("origin")?, far.elements.find("target")?);
+            let (here, there) = (here.elements(), there.elements());
+            let (target, disp) = far.place(window)?;
+            // SAFETY: the caller's promise.
+            Ok(unsafe { window.$layouts(near.at.cast(), here, target, disp, there, op) }?)
+        }
+    )+};
+}
+
+combining! {
+    accumulate accumulate_layout -> ();
+    raccumulate raccumulate_layout -> Request;
+}
+
+/// The same for calls that return the old values.
 macro_rules! fetching {
-    ($($name:ident $method:ident -> $out:ty;)+) => {$(
+    ($($name:ident $layouts:ident -> $out:ty;)+) => {$(
         /// # Safety
         /// As for the call of the window.
         unsafe fn $name(window: &Window, near: Near, result: Near, far: Far, op: Op) -> Result<$out> {
+            if let Some((target, (count, ty))) = fetched_elements(near, result, far, op) {
+                let (near, result, disp) = (near.at.cast(), result.at.cast(), far.disp as u64);
+                // SAFETY: the caller's promise.
+                return Ok(unsafe { window.$name(near, result, count, ty, target, disp, op) }?);
+            }
             // For NoOp, MPI ignores the origin's buffer, count and type.
             let (near, whose) = match op {
                 Op::NoOp => (result, "result"),
@@ -278,7 +311,7 @@ macro_rules! fetching {
             let (target, disp) = far.place(window)?;
             let (near, result) = (near.at.cast(), result.at.cast());
             // SAFETY: the caller's promise.
-            Ok(unsafe { window.$method(near, from, result, into, target, disp, at, op) }?)
+            Ok(unsafe { window.$layouts(near, from, result, into, target, disp, at, op) }?)
         }
     )+};
 }
@@ -307,17 +340,25 @@ fn elements(near: Elements, far: Elements) -> Option<(usize, BasicType)> {
     (same && near.count <= far.count && near.count >= 0).then_some((near.count as usize, here.ty))
 }
 
-/// The same for calls that return the old values of all elements at the target, and the target. For NoOp, MPI ignores
-/// the origin.
+/// What is moved or combined and the target, if the call needs no layouts and no argument is one of MPI's constants.
 #[inline(always)]
-fn fetched_elements(near: Near, result: Near, far: Far, op: Op) -> Option<(u32, usize, BasicType)> {
-    let (count, ty) = elements(far.elements, result.elements)?;
+fn plain<T>(near: Near, far: Far, what: Option<T>) -> Option<(u32, T)> {
+    far.somebody().filter(|_| is_address(near.at)).zip(what)
+}
+
+/// The same for calls that return the old values of all elements at the target. For NoOp, MPI ignores the origin.
+#[inline(always)]
+fn fetched_elements(
+    near: Near,
+    result: Near,
+    far: Far,
+    op: Op,
+) -> Option<(u32, (usize, BasicType))> {
     let is_whole = op == Op::NoOp
         || (near.elements.count == far.elements.count
             && is_address(near.at)
             && elements(near.elements, far.elements).is_some());
-    let target = far.somebody()?;
-    (is_whole && is_address(result.at)).then_some((target, count, ty))
+    plain(result, far, elements(far.elements, result.elements)).filter(|_| is_whole)
 }
 
 /// The type of a call on one element.
@@ -354,18 +395,18 @@ unsafe fn with_request(
 /// Both forms of a call: with counts of `int`, and of `MPI_Count`.
 macro_rules! operations {
     ($($first:ident $second:ident $large:ident $large_second:ident ($count:ident $($arg:ident: $ty:ty),*)
-        of $win:ident as $ours:ident $(at_once $window:ident $at_once:block quick $quick:block else)? $body:block)*) => {$(
+        of $win:ident as $ours:ident $(at_once $window:ident $at_once:block else)? $body:block)*) => {$(
         operations!(@one $first $second c_int, ($($arg: $ty),*) $count $win $ours
-            $(at_once $window $at_once quick $quick)? $body);
+            $(at_once $window $at_once)? $body);
         operations!(@one $large $large_second MPI_Count, ($($arg: $ty),*) $count $win $ours
-            $(at_once $window $at_once quick $quick)? $body);
+            $(at_once $window $at_once)? $body);
     )*};
     (@one $name:ident $second:ident $int:ty, ($($arg:ident: $ty:ty),*) $count:ident $win:ident $ours:ident
-        at_once $window:ident $at_once:block quick $quick:block $body:block) => {
+        at_once $window:ident $at_once:block $body:block) => {
         const _: () = {
             type $count = $int;
             quick_on_windows! {
-                fn $name $second($($arg: $ty),*) of $win as $ours at_once $window $at_once quick $quick else $body
+                fn $name $second($($arg: $ty),*) of $win as $ours at_once $window $at_once else $body
             }
         };
     };
@@ -396,12 +437,6 @@ operations! {
             }
             return 0;
         }
-    } quick {
-        let (from, to) = (near(origin, origin_count, origin_type), far(target, disp, count, ty));
-        to.somebody().filter(|_| is_address(origin)).zip(bytes(from.elements, to.elements)).map(|(target, len)| {
-            // SAFETY: the program keeps MPI's rules for buffers.
-            unsafe { ours.window().put(origin.cast(), len, target, disp as u64) }
-        })
     } else {
         let from = near(origin, origin_count, origin_type);
         // SAFETY: the program keeps MPI's rules for buffers.
@@ -423,12 +458,6 @@ operations! {
             }
             return 0;
         }
-    } quick {
-        let (to, from) = (near(origin, origin_count, origin_type), far(target, disp, count, ty));
-        from.somebody().filter(|_| is_address(origin)).zip(bytes(from.elements, to.elements)).map(|(target, len)| {
-            // SAFETY: the program keeps MPI's rules for buffers.
-            unsafe { ours.window().get(origin.cast(), len, target, disp as u64) }
-        })
     } else {
         let to = near(origin, origin_count, origin_type);
         // SAFETY: the program keeps MPI's rules for buffers.
@@ -445,13 +474,6 @@ operations! {
             && unsafe { at_once::add(window, origin.cast(), dense.ty, target as u32, disp as u64) } {
             return 0;
         }
-    } quick {
-        let (from, to) = (near(origin, origin_count, origin_type), far(target, disp, count, ty));
-        let what = elements(from.elements, to.elements).zip(constants::op(handle));
-        to.somebody().filter(|_| is_address(origin)).zip(what).map(|(target, ((count, ty), op))| {
-            // SAFETY: the program keeps MPI's rules for buffers.
-            unsafe { ours.window().accumulate(origin.cast(), count, ty, target, disp as u64, op) }
-        })
     } else {
         let from = near(origin, origin_count, origin_type);
         // SAFETY: the program keeps MPI's rules for buffers.
@@ -466,14 +488,7 @@ operations! {
         let into = near(result, result_count, result_type);
         let (at, window) = (far(target, disp, count, ty), ours.window());
         // SAFETY: the program keeps MPI's rules for buffers.
-        op(handle).and_then(|op| unsafe {
-            match fetched_elements(from, into, at, op) {
-                Some((target, count, ty)) => window
-                    .get_accumulate(origin.cast(), result.cast(), count, ty, target, disp as u64, op)
-                    .map_err(Into::into),
-                None => get_accumulate(window, from, into, at, op),
-            }
-        })
+        op(handle).and_then(|op| unsafe { get_accumulate(window, from, into, at, op) })
     }
 
     MPI_Rput PMPI_Rput MPI_Rput_c PMPI_Rput_c(N origin: *const c_void, origin_count: N, origin_type: MPI_Datatype,
