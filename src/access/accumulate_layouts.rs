@@ -7,6 +7,7 @@ use rdma_sys_shim::{RemoteAddress, Ticket};
 
 use super::PROC_NULL;
 use super::bounds::{Place, check_buffer};
+use super::elementwise::update_each;
 use super::layout_work::{ElementBlock, LayoutWork};
 use super::narrow::update_words;
 use super::spot::{Spot, Use};
@@ -36,6 +37,19 @@ impl Window {
         disp: Displacement,
         work: &Work,
     ) -> Result<Ticket> {
+        if work.count == 1
+            && work.op.is_defined_for(work.ty)
+            && !work.lacks_buffers()
+            && let Some(word) = self.mapped_integer(work.ty, aim.rank, disp.0)
+        {
+            // SAFETY: the buffers are the caller's promise; the word lies aligned inside the mapping of the target's
+            // memory.
+            unsafe { update_each(word.at, word.width, work) };
+            if work.overwrites() {
+                word.target.set_dirty();
+            }
+            return Ok(Ticket::DONE);
+        }
         let len = work.check(aim.operation)?;
         if aim.rank == PROC_NULL {
             return Ok(Ticket::DONE);

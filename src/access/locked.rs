@@ -161,8 +161,10 @@ impl Work {
             // SAFETY: the caller's promise.
             return unsafe { copy_elements(self.ty, there, self.operands, self.count) };
         }
-        // Fetching needs a copy too.
-        if let Some(number) = self.summed().filter(|_| self.result.is_null()) {
+        let summed = self.summed();
+        if self.result.is_null()
+            && let Some(number) = summed
+        {
             // SAFETY: the caller's promise; the lock that it asks for is held.
             return unsafe { number.add(there, self.operands, self.count) };
         }
@@ -175,6 +177,12 @@ impl Work {
             let at = there.wrapping_add(first * extent);
             // SAFETY: the caller's promise; the chunk has room for the elements.
             unsafe {
+                // The sums need no private copy.
+                if let Some(number) = summed {
+                    copy_elements(self.ty, self.result.add(first * extent), at, count);
+                    number.add(at, self.operands.add(first * extent), count);
+                    continue;
+                }
                 copy_elements(self.ty, held, at, count);
                 if self.combine_held(held, first, count) {
                     copy_elements(self.ty, at, held, count);

@@ -2,6 +2,8 @@
 //! swaps, the others by a compare-and-swap. These are atomic with respect to atomics on one of the elements: see
 //! `whole_words`.
 
+use std::mem::MaybeUninit;
+
 use rdma_sys_shim::Width;
 
 use super::elementwise::{Fetching, compare_swap, fetch_op, update_each};
@@ -57,8 +59,9 @@ unsafe fn update_narrow(there: *mut u8, work: &Work) {
 /// # Safety
 /// As for [`update_narrow`].
 unsafe fn swap_words(there: *mut u8, width: Width, len: usize, work: &Work) {
-    let (mut seen, mut new) = ([0_u8; CHUNK], [0_u8; CHUNK]);
-    let (seen, new) = (seen.as_mut_ptr(), new.as_mut_ptr());
+    let mut chunks = MaybeUninit::<[[u8; CHUNK]; 2]>::uninit();
+    let seen = chunks.as_mut_ptr().cast::<u8>();
+    let new = seen.wrapping_add(CHUNK);
     let size = work.ty.size();
     let offsets = (0..len).step_by(width.bytes());
     // SAFETY: the words are the caller's promise, and lie inside the chunks.

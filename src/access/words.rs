@@ -40,6 +40,7 @@ pub(super) enum Singles<'w> {
 pub(super) struct MappedWord<'w> {
     pub(super) at: *mut u8,
     pub(super) width: Width,
+    pub(super) target: &'w Target,
     _singles: Singles<'w>,
 }
 
@@ -63,6 +64,7 @@ impl Window {
         Some(MappedWord {
             at,
             width,
+            target,
             _singles,
         })
     }

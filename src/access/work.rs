@@ -79,15 +79,18 @@ impl Work {
 
     /// Checks that there are buffers for `len` bytes.
     pub(super) fn check_buffers(&self, operation: &'static str, len: usize) -> Result<()> {
-        let compares = self.kind == OperationKind::CompareAndSwap;
-        let fetches = compares || self.kind == OperationKind::Fetch;
-        let is_missing = self.operands.is_null() && self.op != Op::NoOp
-            || self.result.is_null() && fetches
-            || self.compare.is_null() && compares;
-        match is_missing {
+        match self.lacks_buffers() {
             true => Err(null_buffer(operation, len)),
             false => Ok(()),
         }
+    }
+
+    pub(super) fn lacks_buffers(&self) -> bool {
+        let compares = self.kind == OperationKind::CompareAndSwap;
+        let fetches = compares || self.kind == OperationKind::Fetch;
+        self.operands.is_null() && self.op != Op::NoOp
+            || self.result.is_null() && fetches
+            || self.compare.is_null() && compares
     }
 
     /// Whether the target's old values are irrelevant.
