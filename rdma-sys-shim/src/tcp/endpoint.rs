@@ -9,7 +9,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::frame::{Kind, Refusal, Request};
 use super::origin::{Destination, Origin, Peer, Source};
-use super::regions::Keys;
+use super::regions::{Keys, Regions};
+use super::target::change_word;
 use crate::channel::Stream;
 use crate::device::batch::{BatchError, LocalPiece, TransferBatch, post_each};
 use crate::device::cancellation::Cancellation;
@@ -26,6 +27,8 @@ pub(super) struct TcpEndpoint {
     origin: Mutex<Origin>,
     /// The device that makes the keys of the peer's regions.
     keys: Keys,
+    /// The regions, if the peer is this process.
+    own: Option<Arc<Regions>>,
     cancellation: Cancellation,
     /// Tells how elements lie, here as at the peer.
     combiner: GivenCombiner,
@@ -38,6 +41,7 @@ impl TcpEndpoint {
         peer: Peer,
         stream: Stream,
         keys: Keys,
+        own: Option<Arc<Regions>>,
         cancellation: Cancellation,
         combiner: GivenCombiner,
     ) -> Self {
@@ -47,6 +51,7 @@ impl TcpEndpoint {
             origin: Mutex::new(Origin::new(peer.clone(), stream)),
             peer,
             keys,
+            own,
             cancellation,
             combiner,
             done: AtomicU64::new(0),
@@ -189,6 +194,23 @@ impl TcpEndpoint {
         }
     }
 
+    /// Carries out an atomic on a word of this process, whose agent might have to wait for this thread's processor.
+    /// `None` if the word is another process's, or something is under way that was posted before.
+    fn fetch_own(&self, request: &Request) -> Result<Option<u64>> {
+        let Some(regions) = &self.own else {
+            return Ok(None);
+        };
+        self.may(request)?;
+        let origin = self.origin();
+        origin.check()?;
+        if origin.done() != origin.posted() {
+            return Ok(None);
+        }
+        let old = change_word(regions, request);
+        let refused = |refusal: Refusal| refusal.error(request, self.peer.pid, &self.peer.host);
+        old.map(Some).map_err(refused)
+    }
+
     /// A write or a read of contiguous memory of the peer, in one or more local pieces.
     ///
     /// # Safety
@@ -292,6 +314,11 @@ impl Endpoint for TcpEndpoint {
             operands,
             ..self.request(kind, width, at, width.bytes())
         };
+        if let Some(value) = self.fetch_own(&request)? {
+            // SAFETY: the caller's promise.
+            unsafe { old.write_unaligned(value) };
+            return Ok(Ticket::DONE);
+        }
         let destination = Destination::Word { to: old, width };
         // SAFETY: the caller's promise. It is not sent at once: the caller asks for the result, and until then many are
         // collected.

@@ -264,6 +264,7 @@ impl Device for TcpDevice {
             Err(_) => Redialled::Silent,
         });
         let instance = peer.instance;
+        let own = (instance == self.own.instance).then(|| self.regions.clone());
         let status = self.peers.status(instance);
         let peer = Peer {
             pid: peer.pid,
@@ -275,6 +276,7 @@ impl Device for TcpDevice {
             peer,
             stream,
             self.keys,
+            own,
             self.dialling.cancellation.clone(),
             self.combiner.clone(),
         ));

@@ -453,22 +453,7 @@ impl Target {
     }
 
     fn apply_single(&mut self, request: Request) {
-        let [first, second] = request.operands;
-        let width = request.width.bytes();
-        before_flag();
-        let change = |at: *mut u8| match request.kind {
-            // SAFETY: a word of a region, which peers access by atomics.
-            Kind::FetchAdd => unsafe { words::fetch_add(at, width, first) },
-            // SAFETY: as above.
-            Kind::Store => unsafe { words::store(at, width, first) },
-            // SAFETY: as above.
-            _ => unsafe { words::compare_swap(at, width, first, second) },
-        };
-        // SAFETY: `change` accesses the word, and holds no lock or value to drop.
-        let old = unsafe {
-            (self.regions).access(request.at, request.len, width, Access::ATOMIC, change)
-        };
-        match old {
+        match change_word(&self.regions, &request) {
             Err(refusal) => self.refuse(request, refusal),
             Ok(_) if request.kind == Kind::Store => self.finish(),
             Ok(old) => {
@@ -532,6 +517,23 @@ impl Target {
         self.incoming = None;
         self.phase = Phase::Over;
     }
+}
+
+/// Carries out a store or an atomic that fetches; returns the previous value.
+pub(super) fn change_word(regions: &Regions, request: &Request) -> Result<u64, Refusal> {
+    let [first, second] = request.operands;
+    let width = request.width.bytes();
+    before_flag();
+    let change = |at: *mut u8| match request.kind {
+        // SAFETY: a word of a region, which peers access by atomics.
+        Kind::FetchAdd => unsafe { words::fetch_add(at, width, first) },
+        // SAFETY: as above.
+        Kind::Store => unsafe { words::store(at, width, first) },
+        // SAFETY: as above.
+        _ => unsafe { words::compare_swap(at, width, first, second) },
+    };
+    // SAFETY: `change` accesses the word, and holds no lock or value to drop.
+    unsafe { regions.access(request.at, request.len, width, Access::ATOMIC, change) }
 }
 
 /// Space for this many bytes behind the answers.

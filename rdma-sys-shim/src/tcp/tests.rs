@@ -567,6 +567,29 @@ fn peers_are_served_whatever_a_thread_does_that_said_it_would_serve() {
 }
 
 #[test]
+fn atomics_on_own_words_take_effect_at_once_but_behind_what_was_posted() {
+    let device = device();
+    let region = device.allocate(8, 8).unwrap();
+    let way = device.connect(&device.address()).unwrap();
+    let (at, mut old, new) = (region.remote().at(0), u64::MAX, 100_u64);
+    // SAFETY: the variable is there until the operations are complete.
+    let mut add = |at| unsafe { way.fetch(at, Width::W8, Fetch::Add(5), &raw mut old) };
+    assert_eq!(add(at).unwrap(), Ticket::DONE);
+    // SAFETY: as above.
+    let written =
+        unsafe { way.transfer(Direction::Write, (&raw const new).cast_mut().cast(), 8, at) };
+    let behind = add(at).unwrap();
+    assert!(behind > written.unwrap(), "the write is under way");
+    finish(&*way, behind).unwrap();
+    assert_eq!(add(at).unwrap(), Ticket::DONE);
+    let refused = add(at.moved(4)).unwrap_err();
+    assert!(refused.is_remote_access(), "{refused}");
+    assert_eq!(old, 105);
+    // SAFETY: no operation is under way any more.
+    assert_eq!(unsafe { region.base().cast::<u64>().read() }, 110);
+}
+
+#[test]
 fn a_key_is_worth_nothing_without_the_secret_of_the_job() {
     let target = open(1);
     let record = target.address();
