@@ -9,7 +9,9 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rdma_sys_shim::{Assist, Endpoint, LIVENESS_INTERVAL, Ticket, has_attached, stretch};
+use rdma_sys_shim::{
+    Assist, Endpoint, LIVENESS_INTERVAL, Ticket, has_attached, serve_in_passing, stretch,
+};
 
 use crate::diagnostics::Waiting;
 use crate::error::{Error, Result};
@@ -317,11 +319,11 @@ impl Patience {
             if done()? {
                 return Ok(true);
             }
-            if spin % SPINS_PER_CALL == 0
-                && !hook::call()
-                && self.was_awake_for(begun, LONGEST_SPIN)
-            {
-                break;
+            if spin % SPINS_PER_CALL == 0 {
+                serve_in_passing();
+                if !hook::call() && self.was_awake_for(begun, LONGEST_SPIN) {
+                    break;
+                }
             }
             std::hint::spin_loop();
         }
@@ -376,6 +378,8 @@ impl Patience {
             if done()? {
                 return Ok(());
             }
+            // The agent may have no processor until this thread gives its own away.
+            serve_in_passing();
         }
         self.wait(done, || Ok(endpoint.intact().map_err(Error::from)?))
     }
@@ -390,6 +394,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) mod tests {
     use std::cell::Cell;
     use std::sync::atomic::{AtomicU32, Ordering};
+
+    use rdma_sys_shim::{Fetch, Width};
 
     use super::*;
     use crate::error::Misuse;
@@ -524,6 +530,29 @@ pub(crate) mod tests {
         };
         // 50 of them before it yields.
         assert!(tries(2000) < 80);
+    }
+
+    #[test]
+    fn who_waits_for_a_device_serves_peers_meanwhile() {
+        let [target, origin] = ["tcp"; 2].map(crate::devices::open);
+        let region = target.allocate(8, 8).unwrap();
+        let endpoint = origin.connect(&target.address()).unwrap();
+        let begun = Instant::now();
+        let (mut polls, mut served) = (u32::MAX, 0);
+        // The agent may have been faster, or this thread without a processor for a while.
+        while polls >= SPINS / 2 || served == Assist::served_by_process() {
+            assert!(begun.elapsed() < Duration::from_secs(60));
+            (polls, served) = (0, Assist::served_by_process());
+            let (at, mut old) = (region.remote().at(0), 0);
+            // SAFETY: the variable is there until the operation is complete.
+            let ticket = unsafe { endpoint.fetch(at, Width::W8, Fetch::Add(1), &raw mut old) };
+            let ticket = ticket.unwrap();
+            let done = || {
+                polls += 1;
+                Ok(endpoint.completed(ticket)?)
+            };
+            Patience::new(1).wait_for_device(&*endpoint, done).unwrap();
+        }
     }
 
     #[test]

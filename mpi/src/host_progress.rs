@@ -8,10 +8,10 @@
 use std::ffi::{c_int, c_void};
 use std::mem;
 use std::ptr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use transom::Job;
-use transom::lower::{serve_in_passing, served_in_passing};
+use transom::lower::serve_in_passing;
 
 use crate::host::Symbol;
 use crate::loaded::{self, Abi};
@@ -29,6 +29,9 @@ type Start = unsafe extern "C" fn(Poll, *mut c_void, c_int) -> c_int;
 const MPIX_STREAM_NULL: c_int = 0x3c00_0000;
 const MPIX_ASYNC_NOPROGRESS: c_int = 0;
 const MPIX_ASYNC_DONE: c_int = 1;
+
+/// How many requests this rank has served from there.
+static SERVED: AtomicU64 = AtomicU64::new(0);
 
 static STATE: AtomicU32 = AtomicU32::new(NONE);
 /// The host does not call.
@@ -72,7 +75,7 @@ fn is_accepted() -> bool {
 /// For the report: how much this rank has served from there, or that the host does not call.
 pub(crate) fn in_words() -> String {
     match is_used() {
-        true => format!("{} requests", served_in_passing()),
+        true => format!("{} requests", SERVED.load(Ordering::Relaxed)),
         false => "none, it has no place for that, or ranks share processors".to_owned(),
     }
 }
@@ -103,15 +106,23 @@ pub(crate) fn end() {
 
 unsafe extern "C" fn look() -> c_int {
     match STATE.load(Ordering::Relaxed) {
-        SERVING => c_int::try_from(serve_in_passing()).unwrap_or(c_int::MAX),
+        SERVING => c_int::try_from(serve()).unwrap_or(c_int::MAX),
         _ => 0,
     }
 }
 
 unsafe extern "C" fn poll(_: *mut c_void) -> c_int {
     if STATE.load(Ordering::Relaxed) == SERVING {
-        serve_in_passing();
+        serve();
         return MPIX_ASYNC_NOPROGRESS;
     }
     MPIX_ASYNC_DONE
+}
+
+fn serve() -> usize {
+    let served = serve_in_passing();
+    if served > 0 {
+        SERVED.fetch_add(served as u64, Ordering::Relaxed);
+    }
+    served
 }

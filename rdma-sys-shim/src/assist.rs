@@ -1,13 +1,14 @@
 //! Assist: a waiting thread serves requests of its process's peers. So peers need not wait for another thread or use
 //! the kernel. It costs a program that computes nothing: if no thread takes a request, the origin does without.
 //!
-//! A thread may also serve *in passing*: a front end has its host call `serve_in_passing` whenever the host looks for
-//! messages. Nobody knows when the host calls next, so such a thread promises nothing. For some milliseconds after it has
-//! looked at the slots of soft, origins make requests as if it polled. Over tcp, a look that finds requests soon after
-//! the look before puts the agent to sleep, and a timer wakes it if none is found for 0.2 ms (`channel::lending`). So a
-//! rank that returns from the host and computes leaves requests without service for no longer than that. Looks that find
-//! nothing come to be a microsecond apart, those over tcp at least two. The thread takes no lock that it would have to
-//! wait for, so the host may call it on any thread, on several at once, and within the library's own calls and waits.
+//! A thread may also serve *in passing*: waits that are still short call `serve_in_passing`, and a front end has its host
+//! call it whenever the host looks for messages. Nobody knows when the next call comes, so such a thread promises
+//! nothing. For some milliseconds after it has looked at the slots of soft, origins make requests as if it polled. Over
+//! tcp, a look that finds requests soon after the look before puts the agent to sleep, and a timer wakes it if none is
+//! found for 0.2 ms (`channel::lending`). So a rank that returns and computes leaves requests without service for no
+//! longer than that. Looks that find nothing come to be a microsecond apart, those over tcp at least two. The thread
+//! takes no lock that it would have to wait for, so the host may call it on any thread, on several at once, and within
+//! the library's own calls and waits.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, TryLockError};
@@ -49,8 +50,6 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 static COUNT_WAITING: AtomicUsize = AtomicUsize::new(0);
 /// Requests that threads of this process served while they waited.
 static SERVED: AtomicU64 = AtomicU64::new(0);
-/// Those of them that threads served in passing.
-static SERVED_IN_PASSING: AtomicU64 = AtomicU64::new(0);
 
 /// The [`Assisted`] that one wait serves together.
 type AssistedList = Arc<[Arc<dyn Assisted>]>;
@@ -200,7 +199,6 @@ pub fn serve_in_passing() -> usize {
     let served: usize = list.iter().map(|one| one.serve_in_passing(now)).sum();
     if served > 0 {
         SERVED.fetch_add(served as u64, Ordering::Relaxed);
-        SERVED_IN_PASSING.fetch_add(served as u64, Ordering::Relaxed);
     }
     CALLS_LEFT.store(passing.skip(now, served > 0), Ordering::Relaxed);
     served
@@ -228,12 +226,6 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
         Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
         Err(TryLockError::WouldBlock) => None,
     }
-}
-
-/// The number of requests that threads of this process have served in passing.
-#[must_use]
-pub fn served_in_passing() -> u64 {
-    SERVED_IN_PASSING.load(Ordering::Relaxed)
 }
 
 /// The service of a waiting thread for peers of its process.

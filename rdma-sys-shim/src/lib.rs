@@ -44,7 +44,7 @@ mod verbs;
 mod vma;
 mod words;
 
-pub use assist::{Assist, has_attached, serve_in_passing, served_in_passing};
+pub use assist::{Assist, has_attached, serve_in_passing};
 pub use channel::NetworkPlace;
 pub use device::batch::{BatchError, Each, LocalPiece, RemoteRun, StridedBlocks, TransferBatch};
 pub use device::combine::{Combination, CombinedElements, Combiner, ElementRuns, Operands};

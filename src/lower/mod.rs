@@ -13,8 +13,7 @@
 //! - **Waiting.** [`Job::on_wait`](crate::Job::on_wait) makes every long wait call a hook, in which a host makes
 //!   progress; [`Job::wait_until`](crate::Job::wait_until) and [`wait_on`] wait for any condition in the same way, and
 //!   find dead ranks as other calls do. While a program waits in a host, threads of the host call
-//!   [`serve_in_passing`], unless ranks share processors ([`Job::is_oversubscribed`](crate::Job::is_oversubscribed));
-//!   [`served_in_passing`] counts.
+//!   [`serve_in_passing`], unless ranks share processors ([`Job::is_oversubscribed`](crate::Job::is_oversubscribed)).
 //! - **Operations between [`Row`]s**, which need no datatype: [`put_row`] and the functions like it.
 //! - **Epochs of another shape**: a barrier of the window's ranks ([`synchronise`]), operations that are
 //!   complete in an epoch of any kind ([`flush`], [`complete`], [`release`]), a look at the target
@@ -86,7 +85,7 @@ pub use crate::diagnostics::{count_traffic, traffic};
 pub use crate::sync::{check_groups, free_with, quiesce, try_free_after, unlock_everything};
 pub use crate::terms::Aim;
 pub use crate::window::{aligned_for, create_copied};
-pub use rdma_sys_shim::{serve_in_passing, served_in_passing};
+pub use rdma_sys_shim::serve_in_passing;
 pub use transom_launch::start::several_ranks;
 pub use transom_launch::{Allgather, AllgatherError};
 
