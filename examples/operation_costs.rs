@@ -6,9 +6,8 @@
 
 use transom::{Job, LockKind, Result, Window};
 
-const OPERATIONS: &str =
-    "put, get, put-1k, put-64k, put-1m, get-64k, fetch-add, batch, lock-put-unlock, fence, window";
-const WORDS: usize = 1 << 17;
+const OPERATIONS: &str = "put, get, put-SIZE, get-SIZE (up to 16m), batch, batch-64k, fetch-add, lock-put-unlock, fence, window";
+const WORDS: usize = (1 << 21) + 64;
 
 fn main() -> Result<()> {
     let mut args = std::env::args().skip(1);
@@ -50,18 +49,15 @@ fn main() -> Result<()> {
                 return Ok(());
             }
             let lock = epoch.lock(0, LockKind::Shared)?;
+            let (kind, words) = of_size(&operation);
             for _ in 0..times {
-                match operation.as_str() {
-                    "put" => lock.put_blocking(0, &data[..1])?,
-                    "get" => lock.get_blocking(0, &mut found[..1])?,
-                    "put-1k" => lock.put_blocking(0, &data[..1 << 7])?,
-                    "put-64k" => lock.put_blocking(0, &data[..1 << 13])?,
-                    "put-1m" => lock.put_blocking(0, &data)?,
-                    "get-64k" => lock.get_blocking(0, &mut found[..1 << 13])?,
+                match kind {
+                    "put" => lock.put_blocking(0, &data[..words])?,
+                    "get" => lock.get_blocking(0, &mut found[..words])?,
                     "fetch-add" => drop(lock.fetch_add(0, 1)?),
                     "batch" => {
                         for at in 0..64 {
-                            lock.put(at, &data[at..=at])?;
+                            lock.put(at, &data[..words])?;
                         }
                         lock.flush()?;
                     }
@@ -76,4 +72,18 @@ fn main() -> Result<()> {
     }
     world.barrier()?;
     window.free()
+}
+
+/// What to do, and with how many words: 2048 for `put-16k`, and one without a size.
+fn of_size(operation: &str) -> (&str, usize) {
+    let parsed = operation.rsplit_once('-').and_then(|(kind, size)| {
+        let unit = match size.chars().last()? {
+            'k' => 1 << 7,
+            'm' => 1 << 17,
+            _ => return None,
+        };
+        let units: usize = size[..size.len() - 1].parse().ok()?;
+        Some((kind, units * unit)).filter(|&(_, words)| words <= WORDS - 64)
+    });
+    parsed.unwrap_or((operation, 1))
 }

@@ -29,6 +29,7 @@ mod indexed;
 mod io_uring;
 mod lifetime;
 mod lock;
+mod long_origins;
 mod misuse;
 mod notify;
 mod operations;
@@ -73,6 +74,7 @@ fn cases(device: &str) -> Vec<Case> {
         hammer::CASES,
         whole_words::CASES,
         origins::CASES,
+        long_origins::CASES,
         fence::CASES,
         lock::CASES,
         circles::CASES,

@@ -34,6 +34,8 @@ pub(super) struct Adapter {
     pub(super) nowhere: Pinned,
     /// Whether other ranks of this host may use another adapter.
     pub(super) is_one_of_several: bool,
+    /// The longest data in bytes that is copied rather than registered in place.
+    pub(super) copied: usize,
     /// The most bytes of data that the device carries inside a request; 0 until that has been tried.
     pub(super) inline: u32,
 }
@@ -90,6 +92,7 @@ impl Adapter {
             port,
             own,
             rings: Arc::default(),
+            copied: settings.copied(choice.emulated),
             settings,
             trouble: Arc::default(),
             has_fences: !choice.emulated,

@@ -14,8 +14,8 @@ pub(super) struct Settings {
     pub(super) timeout: u8,
     /// The number of retries.
     pub(super) retries: u8,
-    /// The longest data in bytes that is copied rather than registered in place.
-    pub(super) copied: usize,
+    /// The longest data in bytes that is copied rather than registered in place; `None`: by the device.
+    copied: Option<usize>,
     /// The size of a connection's send queue, in requests.
     pub(super) send_queue: u32,
     /// The key of the partition; `None`: the first in the port's table with full membership.
@@ -33,7 +33,11 @@ pub(super) struct Settings {
 const TIMEOUT: u8 = 18;
 const RETRIES: u8 = 6;
 const LEAST_SEND_QUEUE: u32 = 64;
-const COPIED: u32 = 16 << 10;
+/// To register a megabyte and deregister it takes about as long as to copy it. If the kernel is the device, it copies
+/// all data anyway, and registers cheaply.
+const COPIED: usize = 1 << 20;
+const COPIED_IF_EMULATED: usize = 16 << 10;
+const COPY: &str = "TRANSOM_RDMA_COPY";
 const TRAFFIC_CLASS: &str = "TRANSOM_RDMA_TRAFFIC_CLASS";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -65,6 +69,14 @@ impl Settings {
         Ok(Self {
             send_queue: self.send_queue.min(most),
             ..self
+        })
+    }
+
+    /// The longest data in bytes that is copied rather than registered in place. `emulated`: the kernel is the device.
+    pub(super) fn copied(&self, emulated: bool) -> usize {
+        self.copied.unwrap_or(match emulated {
+            true => COPIED_IF_EMULATED,
+            false => COPIED,
         })
     }
 
@@ -105,6 +117,10 @@ impl Settings {
             None => None,
             Some(_) => Some(small(TRAFFIC_CLASS, 0, 0, 255)?),
         };
+        let copied = match variable(COPY) {
+            None => None,
+            Some(_) => Some(number(COPY, 0, 0, 1 << 30)? as usize),
+        };
         Ok(Self {
             traffic_class,
             partition: (partition != 0).then_some(partition as u16),
@@ -115,7 +131,7 @@ impl Settings {
             },
             timeout: number("TRANSOM_RDMA_TIMEOUT", TIMEOUT.into(), 1, 22)? as u8,
             retries: number("TRANSOM_RDMA_RETRIES", RETRIES.into(), 0, 6)? as u8,
-            copied: number("TRANSOM_RDMA_COPY", COPIED, 0, 1 << 30)? as usize,
+            copied,
             send_queue: number(
                 "TRANSOM_RDMA_SEND_QUEUE",
                 SEND_QUEUE,
@@ -182,9 +198,10 @@ mod tests {
     fn settings_have_defaults_and_limits() {
         let defaults = Settings::read(|_| None).unwrap();
         assert_eq!((defaults.timeout, defaults.retries), (TIMEOUT, RETRIES));
+        assert_eq!(defaults.send_queue, SEND_QUEUE);
         assert_eq!(
-            (defaults.copied, defaults.send_queue),
-            (COPIED as usize, SEND_QUEUE)
+            [false, true].map(|emulated| defaults.copied(emulated)),
+            [1 << 20, 16 << 10]
         );
         type Setting = fn(Settings) -> i64;
         assert_eq!((defaults.partition, defaults.qos), (None, Qos::default()));
@@ -192,7 +209,7 @@ mod tests {
         let limits: [(_, Setting, [_; 2]); 8] = [
             ("TIMEOUT", |kept| kept.timeout.into(), [1, 22]),
             ("RETRIES", |kept| kept.retries.into(), [0, 6]),
-            ("COPY", |kept| kept.copied as i64, [0, 1 << 30]),
+            ("COPY", |kept| kept.copied(false) as i64, [0, 1 << 30]),
             ("SEND_QUEUE", |kept| kept.send_queue.into(), [64, 1 << 15]),
             (
                 "PKEY",

@@ -5,7 +5,7 @@ mod maps;
 mod misuse;
 mod registered;
 mod room;
-mod transfer;
+pub(crate) mod transfer;
 
 use crate::case::Case;
 

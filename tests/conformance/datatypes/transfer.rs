@@ -73,7 +73,7 @@ pub(super) fn moved(
     }
 }
 
-pub(super) fn put_layout(
+pub(crate) fn put_layout(
     window: &Window,
     from: *const u8,
     near: Layout<'_>,
@@ -85,7 +85,7 @@ pub(super) fn put_layout(
     unsafe { window.put_layout(from, near, target, disp, far) }
 }
 
-pub(super) fn get_layout(
+pub(crate) fn get_layout(
     window: &Window,
     to: *mut u8,
     near: Layout<'_>,

@@ -9,9 +9,11 @@ use transom::{Accumulate, Info, Job, LockKind, Op, Result};
 use super::death::{CULPRIT, DYING_AFTER, RANKS, kill_oneself, report, survivors_find_out};
 use crate::ops::{compare_and_swap, fetch_and_op, get, put_from};
 
-const REQUESTS: [&str; 10] = [
+const REQUESTS: [&str; 12] = [
     "put",
     "get",
+    "long_put",
+    "long_get",
     "fetch_and_op",
     "compare_and_swap",
     "accumulate",
@@ -23,6 +25,8 @@ const REQUESTS: [&str; 10] = [
 ];
 
 const LEN: usize = 65_536;
+/// Devices register such an origin buffer in parts.
+const LONG: usize = 9 << 20;
 /// What is put and accumulated: it outlives all operations.
 static VALUES: [u64; LEN / 8] = [1; LEN / 8];
 
@@ -39,7 +43,7 @@ pub(crate) fn trials(device: &'static str) -> Vec<Trial> {
 pub(crate) fn play(request: &str) {
     let job = Job::init().expect("a job");
     let rank = job.world().rank();
-    let window = Window::allocate(job.world(), LEN, 1, &Info::new()).expect("a window");
+    let window = Window::allocate(job.world(), LONG, 1, &Info::new()).expect("a window");
     job.world().barrier().expect("a barrier");
     let begun = Instant::now();
     if rank == CULPRIT {
@@ -61,6 +65,7 @@ fn requests(job: &Job, window: &Window, request: &str) -> Result<()> {
     let target = if rank == CULPRIT { next } else { CULPRIT };
     let bytes: &[u8] = bytemuck::cast_slice(&VALUES);
     let mut fetched = vec![0; LEN];
+    let mut long = vec![1; LONG];
     if !matches!(request, "lock" | "fence" | "pscw") {
         window.lock_all(Assert::NONE)?;
     }
@@ -72,6 +77,8 @@ fn requests(job: &Job, window: &Window, request: &str) -> Result<()> {
         match request {
             "put" => put_from(window, bytes, target, 0)?,
             "get" => get(window, &mut fetched, target, 0)?,
+            "long_put" => put_from(window, &long, target, 0)?,
+            "long_get" => get(window, &mut long, target, 0)?,
             "fetch_and_op" => drop(fetch_and_op(window, 1_u64, target, 0, Op::Sum)?),
             "compare_and_swap" => drop(compare_and_swap(window, 0_u64, 1, target, 0)?),
             "accumulate" => accumulate(window, target)?,

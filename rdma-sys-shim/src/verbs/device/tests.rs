@@ -8,6 +8,7 @@ use super::{Endpoints, PeerQueues, VerbsDevice, self_test};
 use crate::rdma::{self, Choice, Seat, Selector};
 use crate::verbs::connect::{Numbers, Queues};
 use crate::verbs::endpoint::VerbsEndpoint;
+use crate::verbs::objects::{GATE, MemoryRegion};
 use crate::{
     Device, Direction, Endpoint, Error, Fetch, JobSecret, LocalPiece, LocalRegion, RemoteRun,
     Result, Ticket, TransferBatch, Width,
@@ -228,6 +229,77 @@ fn no_request_is_longer_than_what_the_peer_takes() {
     // SAFETY: inside the region; nothing is under way any more.
     let last = unsafe { there.base().add(short.len() - 1).read_volatile() };
     assert_eq!(last, 7);
+}
+
+/// Waits until something is so, and says whether that happened within a minute.
+fn becomes(mut so: impl FnMut() -> bool) -> bool {
+    let begun = Instant::now();
+    while !so() {
+        if begun.elapsed().as_secs() > 60 {
+            return false;
+        }
+        std::thread::yield_now();
+    }
+    true
+}
+
+#[test]
+#[ignore = "needs an RDMA device"]
+fn nobody_waits_for_another_threads_registrations() {
+    const PARTS: u64 = 3;
+    let two = Two::new();
+    let long = vec![7_u8; 10 << 20];
+    let there = two.target.allocate(long.len(), 4096).unwrap();
+    let word = 5_u64;
+    let short = || {
+        let (from, to) = (
+            std::ptr::from_ref(&word).cast_mut().cast(),
+            two.there.remote().at(8),
+        );
+        // SAFETY: eight bytes of a local, which is waited for.
+        let ticket = unsafe { two.endpoint.transfer(Direction::Write, from, 8, to) };
+        two.endpoint.wait(ticket.unwrap()).unwrap();
+    };
+    let put = |len| {
+        let (from, to) = (long.as_ptr().cast_mut(), there.remote().at(0));
+        // SAFETY: the bytes outlive the operation, which is waited for below.
+        unsafe { two.endpoint.transfer(Direction::Write, from, len, to) }.unwrap()
+    };
+    // Another thread's word arrives while `slow` is held up at the gate.
+    let meanwhile = |slow: &(dyn Fn() -> Ticket + Sync)| {
+        let gate = GATE.close();
+        std::thread::scope(|scope| {
+            let slow = scope.spawn(slow);
+            let held_up = becomes(|| GATE.waiting() > 0 || slow.is_finished());
+            let quick = scope.spawn(short);
+            let arrived = becomes(|| quick.is_finished());
+            let is_held_up = !slow.is_finished();
+            drop(gate);
+            assert!(
+                held_up && is_held_up && arrived,
+                "{held_up} {is_held_up} {arrived}"
+            );
+            slow.join().unwrap()
+        })
+    };
+    short();
+    let before = MemoryRegion::registered_bytes();
+    let posted = two.endpoint.posted();
+    let last = meanwhile(&|| put(long.len()));
+    assert!(last.0 >= posted + PARTS);
+    two.endpoint.wait(last).unwrap();
+    // Who takes the completion also deregisters.
+    let last = put(2 << 20);
+    meanwhile(&|| {
+        two.endpoint.wait(last).unwrap();
+        last
+    });
+    assert_eq!(MemoryRegion::registered_bytes(), before);
+    // SAFETY: inside the region; nothing is under way any more.
+    let ends = [0, long.len() - 1].map(|at| unsafe { there.base().add(at).read_volatile() });
+    assert_eq!(ends, [7, 7]);
+    two.origin.close();
+    two.target.close();
 }
 
 #[test]

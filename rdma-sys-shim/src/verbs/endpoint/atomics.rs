@@ -1,12 +1,11 @@
 //! Atomics, one or many, and stores of single words.
 
-use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
 use super::VerbsEndpoint;
 use super::check::check_word;
 use super::failure::Operation;
-use super::queue::SendQueue;
+use super::locked::Locked;
 use super::request::{Local, Request, Verb};
 use super::unposted::CHAIN;
 use crate::{Direction, Endpoint, Fetch, RemoteAddress, Result, Ticket, Update, Width};
@@ -20,7 +19,7 @@ impl VerbsEndpoint {
 
     /// Locks the queue for a request that has to take effect after earlier reads. Also returns whether the request has
     /// to carry a fence. If fences do not work, it waits until no reads are under way.
-    fn queue_behind_reads(&self) -> Result<(MutexGuard<'_, SendQueue>, bool)> {
+    fn queue_behind_reads(&self) -> Result<(Locked<'_>, bool)> {
         loop {
             let queue = self.open_queue()?;
             let read = match queue.pending_read() {

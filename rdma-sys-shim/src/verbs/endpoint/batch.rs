@@ -3,7 +3,6 @@
 //! registered memory by the device.
 
 use std::ptr;
-use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
 use ibverbs_sys as ffi;
@@ -11,6 +10,7 @@ use ibverbs_sys as ffi;
 use super::VerbsEndpoint;
 use super::check::check_key;
 use super::failure::Operation;
+use super::locked::Locked;
 use super::queue::SendQueue;
 use super::request::{Elements, Local, Request};
 use super::ring::RingPiece;
@@ -25,12 +25,13 @@ pub(super) const ELEMENTS: usize = 12;
 /// The longest data that is gathered by copying.
 const GATHERED: usize = 2048;
 
-/// Requests that are prepared and not posted. The queue stays locked, since space in its ring is taken and given back
-/// in one order.
+/// Requests that are prepared and not posted. While there are any, the queue stays locked, since space in its ring is
+/// taken and given back in one order.
 struct Chain<'e> {
     endpoint: &'e VerbsEndpoint,
     operation: Operation,
-    queue: MutexGuard<'e, SendQueue>,
+    /// `None` while it is unlocked.
+    queue: Option<Locked<'e>>,
     requests: Vec<Request>,
     elements: Box<[[ffi::ibv_sge; ELEMENTS]; CHAIN]>,
     /// The keys of the regions that requests use, until the queue notes that use.
@@ -53,7 +54,7 @@ impl VerbsEndpoint {
         let mut chain = Chain {
             endpoint: self,
             operation,
-            queue: self.open_queue()?,
+            queue: Some(self.open_queue()?),
             requests: Vec::with_capacity(CHAIN),
             elements: Box::new([[ffi::ibv_sge::default(); ELEMENTS]; CHAIN]),
             held: Vec::new(),
@@ -73,7 +74,11 @@ impl VerbsEndpoint {
     }
 }
 
-impl<'e> Chain<'e> {
+impl Chain<'_> {
+    fn queue(&mut self) -> &mut SendQueue {
+        self.queue.get_or_insert_with(|| self.endpoint.queue())
+    }
+
     /// # Safety
     /// As for [`VerbsEndpoint::post_batch`].
     unsafe fn add_run(&mut self, mut at: RemoteAddress, mut pieces: &[LocalPiece]) -> Result<()> {
@@ -118,7 +123,7 @@ impl<'e> Chain<'e> {
                 return Ok(count);
             }
         }
-        let pair = self.queue.pair();
+        let pair = self.queue().pair();
         let granted = pair.map_or(1, |pair| pair.limits().elements);
         let of_reads = self.endpoint.adapter.context.attributes().max_sge_rd;
         let longest = self.endpoint.longest();
@@ -163,7 +168,7 @@ impl<'e> Chain<'e> {
         let base = ptr::without_provenance(start);
         let written = self.operation == Operation::Read;
         let regions = &self.endpoint.adapter.regions;
-        let queue = &mut self.queue;
+        let queue = self.queue();
         let found = regions.find(base, end - start, written, |region| queue.hold(region));
         if let Some(lkey) = found
             && !self.held.contains(&lkey)
@@ -181,7 +186,7 @@ impl<'e> Chain<'e> {
             return Ok(());
         }
         let writes = self.operation == Operation::Write;
-        if writes && len <= self.queue.inline() {
+        if writes && len <= self.queue().inline() {
             let local = Local::carried(base, len);
             // SAFETY: the caller's promise.
             return unsafe { self.add(Request::whole(self.operation, at, local)) };
@@ -200,8 +205,16 @@ impl<'e> Chain<'e> {
         // SAFETY: the caller's promise.
         unsafe {
             self.post()?;
-            let (queue, endpoint) = (&mut self.queue, self.endpoint);
-            let ticket = endpoint.transfer_on(queue, self.operation, base, len, at)?;
+            let (endpoint, operation) = (self.endpoint, self.operation);
+            let posted = endpoint.transfer_on(self.queue(), operation, base, len, at)?;
+            let ticket = match posted {
+                Some(ticket) => ticket,
+                None => {
+                    self.note_uses();
+                    self.queue = None;
+                    endpoint.in_parts(operation, base, len, at)?
+                }
+            };
             self.posted = self.posted.max(ticket);
         }
         Ok(())
@@ -218,12 +231,12 @@ impl<'e> Chain<'e> {
 
     /// Takes space in the ring. If it has to wait, it first posts the chain, whose requests may hold the space.
     fn space(&mut self, len: u32) -> Result<(RingPiece, Local)> {
-        if let Some(found) = self.queue.space(len)? {
+        if let Some(found) = self.queue().space(len)? {
             return Ok(found);
         }
         // SAFETY: the caller of `add` vouched for each request until it is complete.
         unsafe { self.post()? };
-        self.endpoint.take_space(&mut self.queue, len)
+        self.endpoint.take_space(self.queue(), len)
     }
 
     /// Adds a request, and posts the chain if it is then full.
@@ -232,7 +245,7 @@ impl<'e> Chain<'e> {
     /// As for [`SendQueue::post`].
     unsafe fn add(&mut self, request: Request) -> Result<()> {
         self.requests.push(request);
-        if self.requests.len() < self.queue.chain() {
+        if self.requests.len() < self.queue().chain() {
             return Ok(());
         }
         // SAFETY: the caller's promise.
@@ -250,9 +263,9 @@ impl<'e> Chain<'e> {
         }
         let requests = std::mem::take(&mut self.requests);
         let endpoint = self.endpoint;
-        endpoint.make_room(&mut self.queue, requests.len())?;
+        endpoint.make_room(self.queue(), requests.len())?;
         // SAFETY: the caller's promise.
-        let posted = Ticket(unsafe { self.queue.post(&requests)? });
+        let posted = Ticket(unsafe { self.queue().post(&requests)? });
         self.posted = posted;
         // Data that is neither inline nor in the ring stays in the caller's buffer until completion, as does the
         // destination of reads.
@@ -269,8 +282,8 @@ impl<'e> Chain<'e> {
 
     /// The regions are held until the posted requests are complete.
     fn note_uses(&mut self) {
-        for &lkey in &self.held {
-            self.queue.note_use(lkey, ptr::null_mut(), 0);
+        for lkey in std::mem::take(&mut self.held) {
+            self.queue().note_use(lkey, ptr::null_mut(), 0);
         }
     }
 }

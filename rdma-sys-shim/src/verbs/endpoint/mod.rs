@@ -1,11 +1,8 @@
 //! A connection to one peer: the verbs of the device layer as work requests.
 //!
-//! An origin buffer takes one of three ways. Short data travels in the request itself. Up to
-//! [`Settings::copied`] bytes go through a registered ring of the connection, one copy. The device
-//! reads or writes longer data, and data in memory that is already registered, in place. Other
-//! memory is registered until the requests that use it are complete.
-//!
-//! [`Settings::copied`]: super::settings::Settings::copied
+//! An origin buffer takes one of three ways. Short data travels in the request itself. Up to [`Adapter::copied`] bytes
+//! go through a registered ring of the connection, one copy. The device reads or writes longer data, and data in memory
+//! that is already registered, in place. Other memory is registered until the requests that use it are complete.
 
 mod atomics;
 mod batch;
@@ -15,6 +12,7 @@ mod copies;
 mod failure;
 mod inline;
 mod link;
+mod locked;
 mod queue;
 mod request;
 mod ring;
@@ -23,7 +21,7 @@ mod transfer;
 mod unposted;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use batch::ELEMENTS;
@@ -31,6 +29,7 @@ use check::check_key;
 use failure::Failure;
 pub(super) use inline::carried;
 use link::Line;
+use locked::Locked;
 use queue::SendQueue;
 pub(super) use request::Local;
 use request::Request;
@@ -159,17 +158,24 @@ impl VerbsEndpoint {
     }
 
     #[inline]
-    fn queue(&self) -> MutexGuard<'_, SendQueue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queue(&self) -> Locked<'_> {
+        Locked::new(self.queue.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The queue, if requests may still be posted.
     #[inline(always)]
-    fn open_queue(&self) -> Result<MutexGuard<'_, SendQueue>> {
+    fn open_queue(&self) -> Result<Locked<'_>> {
         let queue = self.queue();
         if self.is_closed() {
             return Err(self.has_left());
         }
+        self.sound(&queue)?;
+        Ok(queue)
+    }
+
+    /// The queue, for the next part of an operation that has begun.
+    fn sound_queue(&self) -> Result<Locked<'_>> {
+        let queue = self.queue();
         self.sound(&queue)?;
         Ok(queue)
     }
@@ -344,7 +350,13 @@ impl Endpoint for VerbsEndpoint {
         check_key(&self.peer, operation, at, len as u64)?;
         let mut queue = self.open_queue()?;
         // SAFETY: the caller's promise.
-        unsafe { self.transfer_on(&mut queue, operation, local, len, at) }
+        let posted = unsafe { self.transfer_on(&mut queue, operation, local, len, at)? };
+        drop(queue);
+        match posted {
+            Some(ticket) => Ok(ticket),
+            // SAFETY: the caller's promise.
+            None => unsafe { self.in_parts(operation, local, len, at) },
+        }
     }
 
     unsafe fn transfer_batch(

@@ -22,7 +22,6 @@ use super::request::{Local, Request, Verb};
 use super::ring::RingPiece;
 use super::signals::Signals;
 use super::unposted::{CHAIN, Unposted};
-use crate::verbs::memory;
 use crate::verbs::objects::{MemoryRegion, QueuePair};
 use crate::{Error, Fetch, RemoteAddress, Result};
 
@@ -108,20 +107,6 @@ impl SendQueue {
         let line = self.link.as_ref().ok_or_else(destroyed)?;
         self.copies.take(len, line)
     }
-
-    /// Registers an origin buffer for requests that are about to be posted; `note_use` follows.
-    ///
-    /// # Safety
-    /// The buffer stays mapped until the requests that use it are complete.
-    pub(super) unsafe fn lend(&mut self, base: *mut u8, len: usize, written: bool) -> Result<u32> {
-        if let Some(lkey) = self.borrowed.find(base, len, written, self.completed) {
-            return Ok(lkey);
-        }
-        let line = self.link.as_ref().ok_or_else(destroyed)?;
-        // SAFETY: the caller's promise; the region is released once its newest request is complete.
-        let region = unsafe { memory::lend(&line.domain, base, len, written)? };
-        Ok(self.borrowed.lend(region, base, len, written))
-    }
 }
 
 impl<L: Link> SendQueue<L> {
@@ -197,6 +182,28 @@ impl<L: Link> SendQueue<L> {
     /// How many more requests fit now.
     pub(super) fn room(&self) -> usize {
         self.limit - self.pending.len()
+    }
+
+    /// The key of the registration of an origin buffer that contains this one and is in use; `note_use` follows.
+    pub(super) fn find_loan(&mut self, base: *mut u8, len: usize, written: bool) -> Option<u32> {
+        self.borrowed.find(base, len, written, self.completed)
+    }
+
+    /// Keeps the registration of an origin buffer for requests that are about to be posted; `note_use` follows.
+    pub(super) fn lend(
+        &mut self,
+        region: MemoryRegion,
+        base: *mut u8,
+        len: usize,
+        written: bool,
+    ) -> u32 {
+        self.borrowed.lend(region, base, len, written)
+    }
+
+    /// The regions of origin buffers that no request uses any more.
+    #[inline]
+    pub(super) fn take_ended(&mut self) -> Vec<Arc<MemoryRegion>> {
+        self.borrowed.take_ended()
     }
 
     /// Keeps a region for requests that are about to be posted; `note_use` follows.

@@ -54,6 +54,8 @@ impl MemoryRegion {
         len: usize,
         access: ffi::ibv_access_flags,
     ) -> Result<Self> {
+        #[cfg(test)]
+        tests::GATE.pass();
         // SAFETY: a live domain; the memory is the caller's promise. The result alone deregisters it.
         let raw = unsafe {
             let made = ffi::ibv_reg_mr(domain.raw(), base.cast(), len, access.0 as i32);
@@ -95,6 +97,8 @@ impl MemoryRegion {
 
 impl Drop for MemoryRegion {
     fn drop(&mut self) {
+        #[cfg(test)]
+        tests::GATE.pass();
         REGISTERED.fetch_sub(self.len as u64, Ordering::Relaxed);
     }
 }
@@ -134,8 +138,40 @@ fn refusal(
 }
 
 #[cfg(test)]
-mod tests {
+pub(in crate::verbs) mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
+
     use super::*;
+
+    /// Holds up threads that register or deregister memory, while a test has it closed.
+    #[derive(Default)]
+    pub(in crate::verbs) struct Gate {
+        closed: RwLock<()>,
+        waiting: AtomicUsize,
+    }
+
+    pub(in crate::verbs) static GATE: Gate = Gate {
+        closed: RwLock::new(()),
+        waiting: AtomicUsize::new(0),
+    };
+
+    impl Gate {
+        pub(super) fn pass(&self) {
+            self.waiting.fetch_add(1, Ordering::SeqCst);
+            drop(self.closed.read());
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
+        }
+
+        pub(in crate::verbs) fn close(&self) -> RwLockWriteGuard<'_, ()> {
+            self.closed.write().unwrap_or_else(PoisonError::into_inner)
+        }
+
+        /// How many threads wait before it.
+        pub(in crate::verbs) fn waiting(&self) -> usize {
+            self.waiting.load(Ordering::SeqCst)
+        }
+    }
 
     #[test]
     fn refused_memory_is_explained_by_what_stands_in_its_way() {

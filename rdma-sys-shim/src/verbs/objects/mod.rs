@@ -9,6 +9,8 @@ mod queue_pair;
 
 pub(crate) use completion::CompletionQueue;
 pub(crate) use context::{Context, Partition, PortAttributes};
+#[cfg(test)]
+pub(in crate::verbs) use domain::tests::GATE;
 pub(crate) use domain::{MemoryRegion, ProtectionDomain};
 pub(crate) use queue_pair::{AddressVector, Establish, Qos, QueueLimits, QueuePair};
 
