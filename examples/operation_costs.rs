@@ -6,7 +6,8 @@
 
 use transom::{Job, LockKind, Result, Window};
 
-const OPERATIONS: &str = "put, get, put-SIZE, get-SIZE (up to 16m), batch, batch-64k, fetch-add, lock-put-unlock, fence, window";
+const OPERATIONS: &str = "put, get, put-SIZE, get-SIZE (64k, up to 16m), put-registered-SIZE, get-registered-SIZE, \
+    batch, batch-SIZE, fetch-add, lock-put-unlock, fence, window";
 const WORDS: usize = (1 << 21) + 64;
 
 fn main() -> Result<()> {
@@ -25,6 +26,7 @@ fn main() -> Result<()> {
     let mut window = Window::<u64>::allocate(world, WORDS)?;
     let data = vec![1_u64; WORDS];
     let mut found = vec![0_u64; WORDS];
+    let mut registered = job.register(vec![1_u64; WORDS])?;
     match operation.as_str() {
         "fence" => {
             for _ in 0..times {
@@ -54,6 +56,8 @@ fn main() -> Result<()> {
                 match kind {
                     "put" => lock.put_blocking(0, &data[..words])?,
                     "get" => lock.get_blocking(0, &mut found[..words])?,
+                    "put-registered" => lock.put_blocking(0, &registered[..words])?,
+                    "get-registered" => lock.get_blocking(0, &mut registered[..words])?,
                     "fetch-add" => drop(lock.fetch_add(0, 1)?),
                     "batch" => {
                         for at in 0..64 {

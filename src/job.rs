@@ -13,10 +13,11 @@ use crate::comm::{Communicator, Group, world_block_bytes};
 use crate::datatype::Element;
 use crate::diagnostics;
 use crate::error::{AbortCause, Error, Misuse, Result};
-use crate::lower::{Allgather, wait_on};
+use crate::lower::{self, Allgather, wait_on};
+use crate::memory::registration::Registration;
 use crate::peers::{Context, check_rank, is_forked, job_secret, named_device, not_forked};
 use crate::terms::ThreadLevel;
-use crate::typed::Buffer;
+use crate::typed::{Buffer, Registered, while_registered, while_registered_mut};
 use crate::wait::set_hook;
 use crate::window::Info;
 
@@ -286,6 +287,92 @@ impl Job {
     /// `len` elements exceed 2^63 − 1 bytes; out of memory or of memory that may be locked.
     pub fn alloc<T: Element>(&self, len: usize) -> Result<Buffer<T>> {
         Buffer::new(&self.world, len)
+    }
+
+    /// Local. Registers the elements of `vector` with the device, which then transfers from and to them without a copy,
+    /// as from and to those of [`Job::alloc`]. The registration ends when the result is dropped, which may be after
+    /// this rank has left the job. On devices on which it makes no difference, nothing is registered.
+    ///
+    /// ```
+    /// # fn main() -> transom::Result<()> {
+    /// # let job = transom::Job::init()?;
+    /// let mut window = transom::Window::<f64>::allocate(job.world(), 1000)?;
+    /// let mut field = job.register(vec![0.5; 1000])?;
+    /// for _ in 0..10 {
+    ///     field[0] += 1.0;
+    ///     window.fence(|epoch| epoch.target(0)?.put(0, &field))?;
+    /// }
+    /// let vector = field.into_vec();
+    /// # assert_eq!(vector[0], 10.5);
+    /// # window.free()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The device refuses the memory: the process may not lock so much, or the device takes less in one region.
+    pub fn register<T: Element>(&self, vector: Vec<T>) -> Result<Registered<T>> {
+        Registered::new(&self.world, vector)
+    }
+
+    /// Local. Runs `body` while `buffer` is registered with the device: operations transfer from it without a copy, as
+    /// from [`Job::alloc`]'s memory. This is for memory that the program only borrows; [`Job::register`] takes a vector
+    /// for as long as the program likes.
+    ///
+    /// ```
+    /// # fn main() -> transom::Result<()> {
+    /// # let job = transom::Job::init()?;
+    /// # let mut window = transom::Window::<u32>::allocate(job.world(), 1000)?;
+    /// let table: &[u32] = &[7; 1000];
+    /// job.while_registered(table, |table| {
+    ///     window.fence(|epoch| epoch.target(0)?.put(0, table))
+    /// })?;
+    /// # window.free()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `body`, and as for [`Job::register`]; then `body` was not called.
+    pub fn while_registered<'b, T: Element, R>(
+        &self,
+        buffer: &'b [T],
+        body: impl FnOnce(&'b [T]) -> Result<R>,
+    ) -> Result<R> {
+        while_registered(&self.world, buffer, body)
+    }
+
+    /// Local. As [`Job::while_registered`], for a buffer into which operations also transfer.
+    ///
+    /// # Errors
+    /// As for [`Job::while_registered`].
+    pub fn while_registered_mut<T: Element, R>(
+        &self,
+        buffer: &mut [T],
+        body: impl FnOnce(&mut [T]) -> Result<R>,
+    ) -> Result<R> {
+        while_registered_mut(&self.world, buffer, body)
+    }
+
+    /// Local. Registers `len` bytes of the program at `base` with the device, so that operations transfer from there
+    /// without a copy, as from memory of [`Job::alloc_mem`], and also to there if `written`. Other ranks cannot access
+    /// the memory. The registration ends when the result is dropped. On devices on which it makes no difference,
+    /// nothing is registered.
+    ///
+    /// # Errors
+    /// The memory is not mapped or not readable, or not writable although it is `written`; the process may not lock so
+    /// much memory, or the device takes less in one region.
+    ///
+    /// # Safety
+    /// Until the result is dropped, the memory stays mapped, and nothing replaces its pages: it is not freed,
+    /// remapped or discarded (`munmap`, `mremap`, `MADV_DONTNEED`). If it is, operations on other memory at the same
+    /// addresses transfer the old bytes. Forgetting the result never ends the registration.
+    pub unsafe fn register_mem(
+        &self,
+        base: NonNull<u8>,
+        len: usize,
+        written: bool,
+    ) -> Result<Registration> {
+        // SAFETY: the caller's promise.
+        unsafe { lower::register(&self.world, "register_mem", base.as_ptr(), len, written) }
     }
 
     /// Local. Frees memory that [`Job::alloc_mem`] returned (MPI-4.1, section 9.2, `MPI_Free_mem`).

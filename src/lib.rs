@@ -89,7 +89,8 @@ pub use transom_launch::{
 };
 pub use typed::{
     Active, AllTargets, Batch, Block2d, Buffer, Epoch, Exchange, Loads, Lock, LockAll,
-    LockedTarget, OwnedWindow, Passive, Region, Request, Session, Strided, Target, Window,
+    LockedTarget, OwnedWindow, Passive, Region, Registered, Request, Session, Strided, Target,
+    Window,
 };
 pub use window::Info;
 

@@ -3,6 +3,7 @@
 
 pub use crate::access::{PROC_NULL, Request};
 pub use crate::datatype::{Committed, Datatype, Layout, Order};
+pub use crate::memory::registration::Registration;
 pub use crate::sync::Assert;
 pub use crate::terms::Flavor;
 pub use crate::window::{

@@ -351,6 +351,26 @@ pub trait Device: Send + Sync {
     /// caller has no Rust reference to it that forbids that.
     unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<LocalRegion>;
 
+    /// Registers memory that the caller owns for operations of this process, which then use it in place: as their
+    /// source, and also as their destination if it is `written`. Peers cannot access it. On devices to which origin
+    /// buffers in registered memory are like all others, this does nothing.
+    ///
+    /// # Errors
+    /// [`BadMemory`](crate::Error::BadMemory): part of the memory is not mapped, not readable, or not writable.
+    /// [`LockedMemory`](crate::Error::LockedMemory): the process may not lock so much.
+    ///
+    /// # Safety
+    /// Until the region is dropped, the memory stays mapped, and the same pages are there.
+    unsafe fn register_origin(
+        &self,
+        base: *mut u8,
+        len: usize,
+        written: bool,
+    ) -> Result<OriginRegion> {
+        let _ = (base, len, written);
+        Ok(OriginRegion::default())
+    }
+
     /// Notes that this process stores through a mapping of a peer's memory, bypassing the device. Returns the mapping.
     /// If the device has to know when the memory is unmapped, it adds an owner to the mapping.
     fn accompany(&self, mapping: Mapping) -> Mapping {
@@ -660,6 +680,24 @@ impl LocalRegion {
     #[must_use]
     pub fn remote(&self) -> RemoteRegion {
         self.remote
+    }
+}
+
+/// Memory of this process that is registered for its own operations. Drop deregisters it, once no operation uses it.
+#[derive(Default)]
+pub struct OriginRegion {
+    /// Deregisters when dropped; `None` if nothing is registered.
+    _owner: Option<OfProcess<Box<dyn Send + Sync>>>,
+}
+
+impl OriginRegion {
+    /// Dropping `owner` deregisters the memory. A forked child leaks `owner` instead, since the registration belongs to
+    /// its parent.
+    #[must_use]
+    pub fn new(owner: impl Send + Sync + 'static) -> Self {
+        Self {
+            _owner: Some(OfProcess::new(Box::new(owner))),
+        }
     }
 }
 

@@ -50,8 +50,8 @@ pub use device::batch::{BatchError, Each, LocalPiece, RemoteRun, StridedBlocks, 
 pub use device::combine::{Combination, CombinedElements, Combiner, ElementRuns, Operands};
 pub use device::{
     ALIGNMENT, Access, AtomicDomain, Capabilities, Device, Endpoint, Fetch, LIVENESS_INTERVAL,
-    LocalRegion, Mapping, Nearest, RemoteAddress, RemoteRegion, STORED_IN_ORDER, TargetThread,
-    Ticket, Update, Usage, Via, Width,
+    LocalRegion, Mapping, Nearest, OriginRegion, RemoteAddress, RemoteRegion, STORED_IN_ORDER,
+    TargetThread, Ticket, Update, Usage, Via, Width,
 };
 pub use error::{Absence, Error, Result};
 pub use fences::{fence_all, light_fence, take_fences};

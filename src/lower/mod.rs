@@ -15,6 +15,7 @@
 //!   find dead ranks as other calls do. While a program waits in a host, threads of the host call
 //!   [`serve_in_passing`], unless ranks share processors ([`Job::is_oversubscribed`](crate::Job::is_oversubscribed)).
 //! - **Operations between [`Row`]s**, which need no datatype: [`put_row`] and the functions like it.
+//! - **Memory that the device knows**: [`Memory`], and [`register`] for memory that exists.
 //! - **Epochs of another shape**: a barrier of the window's ranks ([`synchronise`]), operations that are
 //!   complete in an epoch of any kind ([`flush`], [`complete`], [`release`]), a look at the target
 //!   ([`check_liveness`]), at the ranks' displacement units ([`other_unit`]) and at the job ([`in_job`], [`is_in_job`]), locks despite a hint ([`tolerate_locks`]), requests
@@ -71,7 +72,7 @@ mod memory;
 mod wait;
 mod window;
 
-pub use memory::Memory;
+pub use memory::{Memory, register};
 pub use wait::wait_on;
 pub use window::{
     check_liveness, complete, flush, give_up, in_job, is_concurrent, is_in_job, other_unit,

@@ -7,6 +7,7 @@ pub(crate) mod in_flight;
 pub(crate) mod once_table;
 pub(crate) mod rank_set;
 pub(crate) mod reach;
+pub(crate) mod registration;
 pub(crate) mod remote;
 pub(crate) mod word;
 

@@ -17,7 +17,8 @@ use crate::{Communicator, Element, Misuse, Result};
 /// first, which costs a system call and pins its pages. From a `Buffer` the adapter transfers directly. On the soft
 /// device it makes no difference.
 ///
-/// Freeing the memory also ends its registration, so keep a buffer and reuse it.
+/// Freeing the memory also ends its registration, so keep a buffer and reuse it. A vector that exists can be registered
+/// by [`Job::register`](crate::Job::register).
 pub struct Buffer<T> {
     memory: Memory,
     len: usize,

@@ -17,6 +17,10 @@
 //! and waits until the device no longer uses any buffer. If the device does not report this, the code kills
 //! the process.
 //!
+//! **Registered buffers.** The device finds a registration by addresses, so it must not outlive its buffer.
+//! A [`Registered`] owns its buffer, and [`Job::while_registered`](crate::Job::while_registered) has a
+//! closure: neither can be forgotten without the buffer.
+//!
 //! **Own memory.** Other ranks access this rank's memory only from within an epoch's body. A body runs on any
 //! rank only after every rank has entered the barrier that opens the epoch. No rank passes the barrier that
 //! closes it before every body has returned and its operations are complete. The barriers also distinguish
@@ -75,6 +79,7 @@ mod buffer;
 mod epoch;
 mod lock;
 mod own;
+mod registered;
 mod request;
 mod session;
 mod single;
@@ -86,6 +91,8 @@ pub use batch::{AllTargets, Batch};
 pub use buffer::Buffer;
 pub use epoch::{Active, Epoch, Exchange, Loads, Passive};
 pub use lock::{Lock, LockAll, LockedTarget};
+pub use registered::Registered;
+pub(crate) use registered::{while_registered, while_registered_mut};
 pub use request::Request;
 pub use session::Session;
 pub use strided::{Block2d, Region, Strided};

@@ -157,6 +157,7 @@ fn a_forked_child_is_no_rank(job: &Job) -> Outcome {
             ),
             ("alloc_mem", job.alloc_mem(8, &Info::new()).map(drop)),
             ("alloc", job.alloc::<u64>(8).map(drop)),
+            ("register", job.register(vec![0_u64; 8]).map(drop)),
         ]
     })?;
     words_are_exchanged(job)

@@ -1,12 +1,14 @@
 //! Origin buffers that are longer than a device copies, in memory of the program.
 
 use std::io;
+use std::ptr::NonNull;
 use std::thread;
 
 use transom::raw::{Assert, Committed, Datatype, Window};
 use transom::{BasicType, Job, Op};
 
 use crate::case::{Case, Failure, Outcome, cases, check, check_eq};
+use crate::datatypes::registered::requests;
 use crate::datatypes::transfer::{get_layout, put_layout};
 use crate::exposed::{Exposed, MEMORIES, Memory, patterned};
 use crate::ops::{fetch_and_op, get, put_from as put};
@@ -17,12 +19,26 @@ pub(crate) const CASES: &[Case] = cases!["long_origins":
     other_pages_at_the_same_address @ [2],
     long_rows @ [2],
     threads_share_a_connection @ [2],
+    registered_by_the_program @ [2],
 ];
 
 const MIB: usize = 1 << 20;
 
 fn other(window: &Window) -> u32 {
     (window.rank() + 1) % window.ranks()
+}
+
+/// New pages, at a new address or in place of this process's mapping at `at`, to which there is no reference.
+fn map(at: *mut libc::c_void, len: usize) -> Result<*mut libc::c_void, Failure> {
+    let fixed = if at.is_null() { 0 } else { libc::MAP_FIXED };
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | fixed;
+    let rights = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new place, or in place of our own mapping, to which there is no reference.
+    let base = unsafe { libc::mmap(at, len, rights, flags, -1, 0) };
+    match base == libc::MAP_FAILED {
+        true => Err(Failure::new(io::Error::last_os_error())),
+        false => Ok(base),
+    }
 }
 
 /// Around the lengths up to which data is copied and registered at once, from odd addresses.
@@ -92,21 +108,10 @@ fn other_pages_at_the_same_address(job: &Job) -> Outcome {
     const LEN: usize = 5 * MIB;
     let window = Exposed::open(job, Memory::Heap, LEN, 1)?;
     let (me, target) = (window.rank(), other(&window));
-    let map = |at: *mut libc::c_void| {
-        let fixed = if at.is_null() { 0 } else { libc::MAP_FIXED };
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | fixed;
-        let rights = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new place, or in place of our own mapping, to which there is no reference.
-        let base = unsafe { libc::mmap(at, LEN, rights, flags, -1, 0) };
-        match base == libc::MAP_FAILED {
-            true => Err(Failure::new(io::Error::last_os_error())),
-            false => Ok(base),
-        }
-    };
-    let base = map(std::ptr::null_mut())?;
+    let base = map(std::ptr::null_mut(), LEN)?;
     window.lock_all(Assert::NONE)?;
     for round in 0..4 {
-        map(base)?;
+        map(base, LEN)?;
         // SAFETY: the mapping, to which there is no other reference in this round.
         let bytes = unsafe { std::slice::from_raw_parts_mut(base.cast::<u8>(), LEN) };
         let wanted = patterned(me, LEN, round);
@@ -210,4 +215,39 @@ fn threads_share_a_connection(job: &Job) -> Outcome {
     })?;
     window.unlock_all()?;
     exposed.close()
+}
+
+/// Requests of a put and of a get from and to memory that is registered, and to other pages there afterwards.
+fn registered_by_the_program(job: &Job) -> Outcome {
+    const LEN: usize = 600_000;
+    let window = Exposed::open(job, Memory::Heap, LEN, 1)?;
+    let (me, target) = (window.rank(), other(&window));
+    let base = NonNull::new(map(std::ptr::null_mut(), LEN)?.cast::<u8>()).expect("an address");
+    // SAFETY: our mapping, to which no other reference exists while this one does.
+    let bytes = || unsafe { std::slice::from_raw_parts_mut(base.as_ptr(), LEN) };
+    window.lock_all(Assert::NONE)?;
+    put(&window, &[0], target, 0)?;
+    window.flush(target)?;
+    for round in 0..2 {
+        bytes().copy_from_slice(&patterned(me, LEN, round));
+        // SAFETY: the mapping is replaced only after the registration.
+        let registration = unsafe { job.register_mem(base, LEN, true)? };
+        let before = requests(job);
+        put(&window, bytes(), target, 0)?;
+        window.flush(target)?;
+        get(&window, bytes(), target, 0)?;
+        window.flush(target)?;
+        let taken = requests(job).zip(before).map(|(now, then)| now - then);
+        check!(*bytes() == patterned(me, LEN, round), "round {round}");
+        // Each, and perhaps one to ask how far it is. Copies would take ten.
+        if let Some(taken) = taken {
+            check!((2..=4).contains(&taken), "{taken} requests");
+        }
+        drop(registration);
+        map(base.as_ptr().cast(), LEN)?;
+    }
+    window.unlock_all()?;
+    // SAFETY: our own mapping, which nothing uses any more.
+    unsafe { libc::munmap(base.as_ptr().cast(), LEN) };
+    window.close()
 }

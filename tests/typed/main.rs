@@ -13,6 +13,7 @@ mod notified;
 mod own_part;
 mod owned;
 mod passive;
+mod registered;
 mod session;
 mod shared;
 mod strided;
@@ -123,6 +124,7 @@ fn main() {
         ("created", created::scenarios()),
         ("exchange", exchange::scenarios()),
         ("passive", passive::scenarios()),
+        ("registered", registered::scenarios()),
         ("shared", shared::scenarios()),
         ("failures", failures::scenarios()),
         ("forked", forked::scenarios()),

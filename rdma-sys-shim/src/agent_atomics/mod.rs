@@ -34,7 +34,9 @@ pub(crate) use setting::AtomicsSetting;
 use crate::device::combine::Combiner;
 use crate::provider::JobSecret;
 use crate::tcp::{self, TcpDevice};
-use crate::{Access, Capabilities, Device, Endpoint, LocalRegion, Mapping, Result, Usage};
+use crate::{
+    Access, Capabilities, Device, Endpoint, LocalRegion, Mapping, OriginRegion, Result, Usage,
+};
 
 /// How long `close` waits for posted operations: longer than tcp takes to find that a host is gone.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -145,6 +147,16 @@ impl Device for WithAgentAtomics {
             let registered = self.data.register(base, len, access)?;
             self.show(registered, access)
         }
+    }
+
+    unsafe fn register_origin(
+        &self,
+        base: *mut u8,
+        len: usize,
+        written: bool,
+    ) -> Result<OriginRegion> {
+        // SAFETY: the caller's promise.
+        unsafe { self.data.register_origin(base, len, written) }
     }
 
     fn accompany(&self, mapping: Mapping) -> Mapping {

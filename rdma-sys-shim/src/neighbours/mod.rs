@@ -27,7 +27,9 @@ pub(crate) use setting::Setting;
 
 use crate::device::combine::Combiner;
 use crate::soft::{SoftDevice, SoftEndpoint};
-use crate::{Access, Capabilities, Device, Endpoint, LocalRegion, Nearest, Result, Usage};
+use crate::{
+    Access, Capabilities, Device, Endpoint, LocalRegion, Nearest, OriginRegion, Result, Usage,
+};
 
 /// A device, and memory that neighbours map.
 pub(crate) struct WithNeighbours {
@@ -140,6 +142,16 @@ impl Device for WithNeighbours {
     unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<LocalRegion> {
         // SAFETY: the caller's promise.
         unsafe { self.device.register(base, len, access) }
+    }
+
+    unsafe fn register_origin(
+        &self,
+        base: *mut u8,
+        len: usize,
+        written: bool,
+    ) -> Result<OriginRegion> {
+        // SAFETY: the caller's promise.
+        unsafe { self.device.register_origin(base, len, written) }
     }
 
     fn cancel_when(&self, is_aborted: Arc<dyn Fn() -> bool + Send + Sync>) {

@@ -20,7 +20,8 @@ use crate::channel::Status;
 use crate::provider::JobSecret;
 use crate::rdma::{self, Choice};
 use crate::{
-    Access, AtomicDomain, Capabilities, Device, Endpoint, Error, LocalRegion, Result, Usage,
+    Access, AtomicDomain, Capabilities, Device, Endpoint, Error, LocalRegion, OriginRegion, Result,
+    Usage,
 };
 
 pub(crate) struct VerbsDevice {
@@ -149,6 +150,16 @@ impl Device for VerbsDevice {
     unsafe fn register(&self, base: *mut u8, len: usize, access: Access) -> Result<LocalRegion> {
         // SAFETY: the caller's promise.
         unsafe { self.adapter.regions.expose(base, len, access) }
+    }
+
+    unsafe fn register_origin(
+        &self,
+        base: *mut u8,
+        len: usize,
+        written: bool,
+    ) -> Result<OriginRegion> {
+        // SAFETY: the caller's promise.
+        unsafe { self.adapter.regions.keep(base, len, written) }
     }
 
     fn close(&self) {

@@ -10,7 +10,7 @@ use memmap2::MmapRaw;
 use super::objects::{MemoryRegion, ProtectionDomain};
 use crate::pages;
 use crate::vma::{self, Rights};
-use crate::{Access, Error, LocalRegion, RemoteAddress, RemoteRegion, Result};
+use crate::{Access, Error, LocalRegion, OriginRegion, RemoteAddress, RemoteRegion, Result};
 
 /// Memory that this process owns and the device may use. It is deregistered before it is unmapped.
 pub(super) struct Pinned {
@@ -75,12 +75,16 @@ pub(super) unsafe fn lend(
     len: usize,
     written: bool,
 ) -> Result<MemoryRegion> {
-    let access = match written {
+    // SAFETY: the caller's promise.
+    unsafe { MemoryRegion::register(domain, base, len, origin_flags(written)) }
+}
+
+/// The rights to an origin buffer: peers have none.
+fn origin_flags(written: bool) -> Flags {
+    match written {
         true => Flags::IBV_ACCESS_LOCAL_WRITE,
         false => Flags(0),
-    };
-    // SAFETY: the caller's promise.
-    unsafe { MemoryRegion::register(domain, base, len, access) }
+    }
 }
 
 /// The key of a region for peers: the verbs key in the lower half, and above it the rights that the region lacks. So an
@@ -99,8 +103,8 @@ pub(super) fn rights(key: u64) -> Option<Access> {
     known.then(|| Access::from_bits(!(lacks as u8)))
 }
 
-/// The regions that this process shows to its peers. Their memory also serves for origin buffers without another
-/// registration.
+/// The regions that this process shows to its peers, whose memory also serves for origin buffers without another
+/// registration, and those that the program registers for this purpose alone.
 pub(super) struct Regions {
     domain: Arc<ProtectionDomain>,
     /// Drivers of devices without atomics may refuse to grant that right.
@@ -235,6 +239,52 @@ impl Regions {
         }
     }
 
+    /// Registers memory of the caller for origin buffers of this process.
+    ///
+    /// # Safety
+    /// As for [`crate::Device::register_origin`].
+    pub(super) unsafe fn keep(
+        self: &Arc<Self>,
+        base: *mut u8,
+        len: usize,
+        written: bool,
+    ) -> Result<OriginRegion> {
+        if len == 0 {
+            return Ok(OriginRegion::default());
+        }
+        // SAFETY: the caller's promise.
+        let region = unsafe { register(&self.domain, base, len, origin_flags(written))? };
+        Ok(OriginRegion::new(self.list(
+            base,
+            len,
+            Arc::new(region),
+            written,
+            None,
+        )))
+    }
+
+    /// Has operations of this process find a region.
+    fn list(
+        self: &Arc<Self>,
+        base: *mut u8,
+        len: usize,
+        region: Arc<MemoryRegion>,
+        writable: bool,
+        memory: Option<MmapRaw>,
+    ) -> Listed {
+        let entry = Entry {
+            len,
+            region: region.clone(),
+            writable,
+        };
+        Listed {
+            place: self.insert(base.addr(), entry),
+            regions: self.clone(),
+            _region: region,
+            _memory: memory,
+        }
+    }
+
     /// # Safety
     /// Until the region is dropped, the memory stays mapped: because it is `memory`, or by the caller's promise. Peers
     /// may use it as far as `access` allows.
@@ -262,17 +312,8 @@ impl Regions {
         let registered = unsafe { register(&self.domain, base, len, flags(granted)) };
         let region = Arc::new(registered?);
         remote.rkey = key(region.rkey(), access);
-        let entry = Entry {
-            len,
-            region: region.clone(),
-            writable: granted.allows(Access::WRITE) || granted.allows(Access::ATOMIC),
-        };
-        let owner = Listed {
-            place: self.insert(base.addr(), entry),
-            regions: self.clone(),
-            _region: region,
-            _memory: memory,
-        };
+        let writable = granted.allows(Access::WRITE) || granted.allows(Access::ATOMIC);
+        let owner = self.list(base, len, region, writable, memory);
         Ok(LocalRegion::new(base, remote, owner))
     }
 }

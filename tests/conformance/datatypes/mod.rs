@@ -3,7 +3,7 @@
 mod combine;
 mod maps;
 mod misuse;
-mod registered;
+pub(crate) mod registered;
 mod room;
 pub(crate) mod transfer;
 

@@ -74,7 +74,7 @@ impl<'j> Origin<'j> {
 }
 
 /// Work requests of this rank so far, where the device counts them.
-fn requests(job: &Job) -> Option<u64> {
+pub(crate) fn requests(job: &Job) -> Option<u64> {
     job.device_usage().map(|usage| usage.requests)
 }
 

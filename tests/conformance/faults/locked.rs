@@ -52,8 +52,8 @@ fn all_ranks_hear_and_go_on(device: &str) -> std::result::Result<(), Failed> {
     if !status.is_some_and(|status| status.success()) {
         return fail("the job failed");
     }
-    if heard != 2 * RANKS as usize {
-        return fail("not every rank was told twice");
+    if heard != 2 * RANKS as usize + 1 {
+        return fail("not every rank was told twice, and rank 1 of its registration");
     }
     if lines(&output, "intact", "") != RANKS as usize {
         return fail("long transfers did not work");
@@ -80,6 +80,7 @@ pub(crate) fn play(case: &str) {
             }
             let job = Job::init().expect("a job");
             refuse_windows(job.world());
+            refuse_registration(&job);
             transfer(job.world()).expect("long transfers");
         }
         _ => panic!("no case {case:?}"),
@@ -119,6 +120,13 @@ fn refuse_windows(world: &Communicator) {
     // SAFETY: no window comes of it, so nothing refers to the memory afterwards.
     let window = unsafe { Window::create(world, heap.as_mut_ptr(), heap.len(), 1, &Info::new()) };
     println!("rank {me} create: {:?}", window.expect_err("no window"));
+}
+
+fn refuse_registration(job: &Job) {
+    if job.world().rank() == 1 {
+        let error = job.register(vec![0_u8; LONG]).expect_err("too long");
+        println!("rank 1 register: {error:?}");
+    }
 }
 
 /// Rank 1 transfers from and to buffers that it cannot register.
