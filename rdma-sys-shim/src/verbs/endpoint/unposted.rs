@@ -9,7 +9,7 @@ pub(super) const INLINE: u32 = 220;
 /// The most requests for which one bell is rung.
 pub(super) const CHAIN: usize = 16;
 /// Single requests of a stream that share one bell: all except the last wait.
-const SHARE: usize = 4;
+const SHARE: usize = 8;
 
 pub(super) struct Unposted {
     works: Box<[ffi::ibv_send_wr; CHAIN]>,
