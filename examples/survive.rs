@@ -5,7 +5,7 @@
 //! cargo run --release -- run --keep-going -n 4 target/release/examples/survive
 //! ```
 //!
-//! Kill any of its processes meanwhile (`kill -9`), as many as you like but one. The ranks draw tasks from a counter. Each
+//! Kill any of its processes meanwhile (`kill -9`), all but one if you like. The ranks draw tasks from a counter. Each
 //! keeps the results of its own tasks, so what is lost with a rank is what it did. The survivors tell each other what they
 //! have, and draw the rest.
 //!

@@ -1,13 +1,13 @@
 //! Going on after a death: a job of those who live.
 //!
-//! An agreement says who goes on (`transom_launch::survivors`). These ranks start a job of their own, as ranks that meet by
-//! a rendezvous do: with a new device, and with control memory and connections of their own. So nothing of the failed job
-//! can reach it. A rank that was left out, or was stopped and comes back, knows neither the memory nor the keys of the new
-//! job. It can still write into windows of the failed job, which nobody uses any more.
+//! An agreement says who goes on (`transom_launch::survivors`). These ranks start a job of their own, as ranks that
+//! meet by a rendezvous do: with a new device, and with control memory and connections of their own. So nothing of the
+//! failed job can reach it. A rank that was left out, or was stopped and comes back, knows neither the memory nor the
+//! keys of the new job. It can still write into windows of the failed job, which nobody uses any more.
 //!
-//! If a rank dies while the new job starts, some ranks may have started it and others not. The latter agree once more, in
-//! the next round, among those who were to go on. The former return, notice that death when they need that rank, and then
-//! call again, which is their part in that same round.
+//! If a rank dies while the new job starts, some ranks may have started it and others not. The latter agree once more,
+//! in the next round, among those who were to go on. The former return, notice that death when they need that rank,
+//! and then call again, which is their part in that same round.
 
 use std::fmt;
 use std::sync::Arc;
@@ -45,16 +45,17 @@ impl fmt::Debug for Survivors {
 
 impl Communicator {
     /// Collective over the ranks that live. After a death, returns a communicator of those who go on, on which windows
-    /// can be made as on [`Job::world`](crate::Job::world). All who go on get the same ranks. On this communicator, and on
-    /// its windows, calls fail as before; [`read_own`](crate::Window::read_own) copies this rank's part of a window.
+    /// can be made as on [`Job::world`](crate::Job::world). All who go on get the same ranks. On this communicator,
+    /// and on its windows, calls fail as before; [`read_own`](crate::Window::read_own) copies this rank's part of a
+    /// window.
     ///
-    /// Called on a communicator of all ranks of the job, by every rank that lives, after a call has failed because of the
-    /// death. After another death, it is called on the communicator that it returned.
+    /// Called on a communicator of all ranks of the job, by every rank that lives, after a call has failed because of
+    /// the death. After another death, it is called on the communicator that it returned.
     ///
     /// Ranks that are known to be dead or to have left are waited for no longer. Others may take
     /// `TRANSOM_SURVIVORS_TIMEOUT` seconds (60) until they call. After that, the rest goes on without them if it is more
-    /// than half of the communicator; they get an error when they call. If a network breaks in two, at most one part goes
-    /// on, and so may neither.
+    /// than half of the communicator; they get an error when they call. If a network breaks in two, at most one part
+    /// goes on, and so may neither.
     ///
     /// The launcher must leave the survivors running: `transom run --keep-going`, Slurm's `--no-kill
     /// --kill-on-bad-exit=0`; ranks that met by a rendezvous have none that could end them.
@@ -73,10 +74,10 @@ impl Communicator {
     /// ```
     ///
     /// # Errors
-    /// No rank has died; this is no communicator of all ranks; it was called here before; the job was joined by
-    /// [`Job::over`](crate::Job::over), or was ended by [`Job::abort`](crate::Job::abort). The others go on without this
-    /// rank ([`PeerError::Excluded`]). Too few ranks called ([`PeerError::Missing`]). A rank cannot start again, because
-    /// the system refuses it something; then all get an error that says which.
+    /// No rank has died; this is no communicator of all ranks; it was called for this job before, if in vain; the job
+    /// was joined by [`Job::over`](crate::Job::over), or was ended by [`Job::abort`](crate::Job::abort). The others go
+    /// on without this rank ([`PeerError::Excluded`]). Too few ranks called ([`PeerError::Missing`]). A rank cannot
+    /// start again, because the system refuses it something; then all get an error that says which.
     pub fn survivors(&self) -> Result<Survivors> {
         not_forked(OPERATION)?;
         let context = &self.team().context;
@@ -85,8 +86,8 @@ impl Communicator {
         if ranks != size {
             return misuse(Misuse::NotAllRanks { ranks, size });
         }
-        if context.successor().is_some() {
-            return misuse(Misuse::SurvivorsTaken);
+        if context.has_left_itself() {
+            return misuse(Misuse::JobLeft);
         }
         let Some(membership) = context.membership() else {
             let reason = "only ranks that Job::init joined, each with a socket for datagrams, can";
@@ -105,6 +106,9 @@ impl Communicator {
                 SystemError::Start(StartError::Environment(error)),
             )
         })?;
+        if !context.is_first_to_go_on() {
+            return misuse(Misuse::SurvivorsTaken);
+        }
         let (next, went_on) = go_on(context, membership, patience)?;
         next.combine_by(Arc::new(OfOthers(next.rank())));
         let communicator = Communicator::world(&next);
@@ -130,9 +134,17 @@ fn go_on(
 ) -> Result<(Arc<Context>, Vec<u32>)> {
     let before = membership.ranks();
     let in_world = |rank: u32| before.binary_search(&rank).ok().map(|rank| rank as u32);
-    let fate = |rank, thoroughly| match in_world(rank) {
-        Some(rank) => context.fate(WorldRank(rank), thoroughly),
-        None => Fate::Ended,
+    let Some(first) = membership.first_job(context) else {
+        return Err(Error::new(OPERATION, Misuse::JobLeft));
+    };
+    // A rank that has not met the others closes the device with which it wanted to start. So only the first job can
+    // tell that it has ended.
+    let fate = |rank, thoroughly| match first.fate(WorldRank(rank), thoroughly) {
+        Fate::Lives => match in_world(rank).map(|rank| context.fate(WorldRank(rank), false)) {
+            Some(Fate::Silent) => Fate::Silent,
+            _ => Fate::Lives,
+        },
+        found => found,
     };
     let socket = &membership.socket;
     let (mut group, mut failures) = (before.clone(), 0);
@@ -145,7 +157,7 @@ fn go_on(
         let met = (socket.meet(round, &group, patience, &is_gone))
             .map_err(|error| Error::new(OPERATION, SystemError::Start(error.into())));
         let started = met.and_then(|met| {
-            let membership = membership.after(round, &group);
+            let membership = membership.after(round, &group, &first);
             Context::after(context, &met, membership, world_block_bytes)
         });
         match started {
@@ -184,6 +196,10 @@ fn named(error: SurvivorsError, in_world: impl Fn(u32) -> Option<u32>) -> Error 
             let rank = first(&missing);
             let reason = SurvivorsError::Missing { missing, waited }.to_string();
             Error::new(OPERATION, PeerError::Missing { rank, reason })
+        }
+        SurvivorsError::Unknown => {
+            let reason = "rank 0 had no socket for datagrams when the job started";
+            Error::new(OPERATION, Misuse::NoSurvivors { reason })
         }
         SurvivorsError::Io { source } => {
             let what = "answering the other ranks".to_owned();

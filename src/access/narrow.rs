@@ -64,7 +64,7 @@ unsafe fn swap_words(there: *mut u8, width: Width, len: usize, work: &Work) {
     let new = seen.wrapping_add(CHUNK);
     let size = work.ty.size();
     let offsets = (0..len).step_by(width.bytes());
-    // SAFETY: the words are the caller's promise, and lie inside the chunks.
+    // SAFETY: the words are the caller's promise. They lie inside the chunks, which are written before they are read.
     unsafe {
         for offset in offsets.clone() {
             let word = fetch_op(there.add(offset), width, Fetching::Load, 0);

@@ -179,7 +179,8 @@ pub enum Misuse {
     #[error("survivors() is for after a death, and no rank of the job has died")]
     NoDeath,
     #[error(
-        "survivors() has returned a communicator of the survivors before; after another death, call it on that one"
+        "survivors() was called for this job before, which is possible once; after another death, call it on the \
+         communicator that it returned"
     )]
     SurvivorsTaken,
     #[error("the survivors of this job cannot find each other: {reason}")]

@@ -17,8 +17,9 @@ impl Context {
     pub(crate) fn fate(&self, rank: WorldRank, thoroughly: bool) -> Fate {
         // That a rank does not answer another says nothing of this one.
         let told = self.cause_of_abort().filter(|told| told.rank() == rank.0);
-        if told.is_some_and(|told| fate_by(told.cause()) == Fate::Ended) {
-            return Fate::Ended;
+        let told = told.map(|told| fate_by(told.cause()));
+        if let Some(told @ (Fate::Ended | Fate::Left)) = told {
+            return told;
         }
         let found = match self.known(rank.0) {
             Some(peer) => peer.endpoint().liveness().map_err(Error::from),
@@ -29,7 +30,8 @@ impl Context {
             Ok(()) => Fate::Lives,
             Err(error) => match error.kind() {
                 ErrorKind::Peer(cause) => fate_by(cause.cause()),
-                _ => Fate::Silent,
+                // This rank's own trouble, or a wait that the abort has ended.
+                _ => Fate::Lives,
             },
         }
     }
@@ -48,9 +50,8 @@ impl Context {
 
 fn fate_by(cause: AbortCause) -> Fate {
     match cause {
-        AbortCause::Died | AbortCause::Replaced | AbortCause::Gone | AbortCause::Left => {
-            Fate::Ended
-        }
+        AbortCause::Died | AbortCause::Replaced | AbortCause::Gone => Fate::Ended,
+        AbortCause::Left => Fate::Left,
         AbortCause::Silent => Fate::Silent,
         _ => Fate::Lives,
     }

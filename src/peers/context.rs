@@ -49,6 +49,8 @@ pub(crate) struct Context {
     membership: Option<Membership>,
     /// The job of those who went on after a death.
     successor: OnceLock<Arc<Context>>,
+    /// Whether this rank has tried to go on. It can do so once.
+    has_gone_on: AtomicBool,
 }
 
 /// Its arguments are the exit code and the reason.
@@ -95,6 +97,7 @@ impl Context {
             allocations: Mutex::default(),
             membership,
             successor: OnceLock::new(),
+            has_gone_on: AtomicBool::new(false),
         }
     }
 
@@ -253,8 +256,13 @@ impl Context {
         self.membership.as_ref()
     }
 
+    /// Whether the caller is the first that goes on from this job.
+    pub(crate) fn is_first_to_go_on(&self) -> bool {
+        !self.has_gone_on.swap(true, Ordering::Relaxed)
+    }
+
     /// The job of those who went on after a death, if this rank is one of them.
-    pub(crate) fn successor(&self) -> Option<&Arc<Self>> {
+    fn successor(&self) -> Option<&Arc<Self>> {
         self.successor.get()
     }
 

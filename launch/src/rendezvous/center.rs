@@ -24,7 +24,7 @@ const BLOCK: usize = 1 << 20;
 pub(super) struct Center {
     size: u32,
     /// How long to wait for ranks. `None`: forever.
-    limit: Option<Duration>,
+    pub(super) limit: Option<Duration>,
     newcomers: Newcomers,
     register: Register,
     /// In the order in which ranks came. A refused rank is here too, so that it learns why.

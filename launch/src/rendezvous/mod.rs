@@ -92,15 +92,17 @@ impl Rendezvous {
         Ok(Self::by(member, way))
     }
 
-    /// Collective. As [`Self::meet`], for rank 0, which listens already. `is_gone`: whether another rank is known to have
-    /// ended.
+    /// Collective. As [`Self::meet`], for rank 0, which listens already. `limit`: how long to wait for ranks, and `later`:
+    /// in each allgather at least. `is_gone`: whether another rank is known to have ended.
     pub(crate) fn host(
         member: &Member,
         listener: TcpListener,
         limit: Duration,
+        later: Duration,
         is_gone: &dyn Fn(u32) -> bool,
     ) -> Result<Self, RendezvousError> {
-        let center = Center::meet(member, vec![listener], Some(limit), is_gone)?;
+        let mut center = Center::meet(member, vec![listener], Some(limit), is_gone)?;
+        center.limit = Some(limit.max(later));
         Ok(Self::by(member, Way::Center(center)))
     }
 
@@ -108,9 +110,11 @@ impl Rendezvous {
     pub(crate) fn visit(
         member: &Member,
         limit: Duration,
+        later: Duration,
         is_gone: &dyn Fn(u32) -> bool,
     ) -> Result<Self, RendezvousError> {
-        let spoke = Spoke::meet(member, Some(limit), is_gone)?;
+        let mut spoke = Spoke::meet(member, Some(limit), is_gone)?;
+        spoke.limit = Some(limit.max(later));
         Ok(Self::by(member, Way::Spoke(spoke)))
     }
 

@@ -24,7 +24,7 @@ pub(super) struct Spoke {
     size: u32,
     stream: TcpStream,
     channel: Channel,
-    limit: Option<Duration>,
+    pub(super) limit: Option<Duration>,
 }
 
 /// How an attempt to meet rank 0 failed.

@@ -2,9 +2,9 @@
 //! clock: messages, deaths and the time are arguments.
 //!
 //! **Who goes on.** A group may go on if it is more than half of the communicator, or if all ranks outside it are known
-//! to be dead. Known dead: the kernel of its host or the launcher has seen the end of the process. A rank that does not
-//! answer is only suspected. So if the network splits in two, the larger half goes on and the other gets an error; in a
-//! tie, neither goes on.
+//! to be dead. Known dead: the kernel of its host or the launcher has seen the end of the process. A rank that does
+//! not answer is only suspected. So if the network splits in two, the larger half goes on and the other gets an error;
+//! in a tie, neither goes on.
 //!
 //! **Ballots.** This is Paxos, whose value is the group. A rank that finds itself the first that it does not suspect
 //! begins a ballot: all ranks promise to ignore earlier ballots and tell whom they suspect. If nobody is missing, it
@@ -15,10 +15,11 @@
 //! **Quorums.** A quorum of promises or acceptances is more than half of the communicator, or everybody but the ranks
 //! known to be dead. Two quorums of the first kind have a rank in common. A quorum of the second kind contains all who
 //! live, so it has a rank in common with whoever knows of an earlier decision and still lives. This needs three rules.
-//! A rank learns a decision only if it has promised no later ballot, so it cannot learn one that it failed to report. A
-//! rank that has returned still promises and accepts. Deaths travel with every message, and nothing is heard from the
-//! dead: a ballot whose promises all came from ranks that are dead now cannot come back. Hence no two *living* ranks
-//! ever have different groups. (What ranks decided that are all dead now, nobody knows, and it does not bind the rest.)
+//! A rank learns a decision only if it has promised no later ballot, so it cannot learn one that it failed to report.
+//! A rank that has returned still promises and accepts. Nothing is heard from the dead, and an acceptance counts only
+//! from a rank that knows of all deaths that the rank of the ballot knows: it follows no ballot of a dead rank any
+//! more. Deaths travel with every message, so that it knows when it is asked again. Hence no two *living* ranks ever
+//! have different groups. (What ranks decided that are all dead now, nobody knows, and it does not bind the rest.)
 //!
 //! **Exclusion.** A rank that lives and learns of a group without it gets an error. A rank that gave up at its time limit
 //! is silent from then on, as if it were dead. A group that was proposed before may name it, like one that dies later.
@@ -29,8 +30,8 @@
 //! still sends, but hears nothing, would keep the others from theirs.
 //!
 //! **Its end.** After `patience`, the rank of the ballot suspects those who have not answered: they did not make the call,
-//! are stopped, or are on the other side of a broken network. If the rest may not go on, it waits for them as long again.
-//! A rank returns by then at the latest, with an error that names those whose answer is missing.
+//! are stopped, or are on the other side of a broken network. If the rest may not go on, it waits for them as long
+//! again. A rank returns by then at the latest, with an error that names those whose answer is missing.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -94,6 +95,7 @@ pub(super) struct Agreement {
     size: u32,
     /// When those who have not answered are suspected.
     silence_at: Duration,
+    has_lost_patience: bool,
     limit: Duration,
     /// Includes the dead.
     suspects: Ranks,
@@ -119,13 +121,14 @@ struct Own {
 }
 
 impl Agreement {
-    /// Rank `me` of `size` begins at time `now`. It suspects those who have not answered `patience` later, and gives up
-    /// when that time has passed twice.
+    /// Rank `me` of `size` begins at time `now`. It suspects those who have not answered `patience` later, and gives
+    /// up when that time has passed twice.
     pub(super) fn new(me: u32, size: u32, now: Duration, patience: Duration) -> Self {
         Self {
             me,
             size,
             silence_at: now + patience,
+            has_lost_patience: false,
             limit: now + 2 * patience,
             suspects: Ranks::new(),
             dead: Ranks::new(),
@@ -163,9 +166,14 @@ impl Agreement {
         if rank == self.me || self.is_silent() {
             return;
         }
+        // Callers repeat what they know. That must not end the wait for another's ballot.
+        let is_known = self.suspects.contains(&rank) && (!is_dead || self.dead.contains(&rank));
+        if is_known {
+            return;
+        }
         self.suspects.insert(rank);
         if is_dead {
-            self.dead.insert(rank);
+            self.hear_of_deaths(&[rank].into());
         }
         self.retry_at = self.retry_at.min(now + RETRY * self.before());
         self.advance();
@@ -176,10 +184,13 @@ impl Agreement {
         if self.outcome.is_some() {
             return;
         }
+        let is_first = now >= self.silence_at && !self.has_lost_patience;
         if now >= self.silence_at {
+            self.has_lost_patience = true;
             self.suspect_the_silent();
         }
-        if now >= self.gives_up_at() {
+        // After a long pause, the rest may be able to go on.
+        if now >= self.gives_up_at() && !is_first {
             let missing = self.missing();
             if let Some(own) = &self.own {
                 self.send_to_others(&What::GaveUp(own.ballot, missing.clone()));
@@ -227,8 +238,7 @@ impl Agreement {
         if self.is_silent() || self.dead.contains(&from) || message.dead.contains(&self.me) {
             return;
         }
-        self.suspects.extend(&message.dead);
-        self.dead.extend(&message.dead);
+        self.hear_of_deaths(&message.dead);
         match message.what {
             What::Prepare(_) | What::Propose(..) if self.suspects.contains(&from) => {}
             What::Prepare(ballot) | What::Propose(ballot, _) if ballot < self.promised => {
@@ -269,8 +279,10 @@ impl Agreement {
                 self.send(from, What::Accepted(ballot));
             }
             What::Accepted(ballot) => {
+                let knows_as_much = self.dead.is_subset(&message.dead);
                 if let Some(own) = self.own.as_mut().filter(|own| own.ballot == ballot)
                     && let Some((_, acceptors)) = &mut own.proposed
+                    && knows_as_much
                 {
                     acceptors.insert(from);
                 }
@@ -285,6 +297,21 @@ impl Agreement {
             What::Decided(..) | What::GaveUp(..) => {}
         }
         self.advance();
+    }
+
+    /// An acceptance by a rank that knows less says nothing: that rank may still follow a ballot of a dead one.
+    fn hear_of_deaths(&mut self, dead: &Ranks) {
+        if dead.is_subset(&self.dead) {
+            return;
+        }
+        self.suspects.extend(dead);
+        self.dead.extend(dead);
+        if let Some(own) = &mut self.own
+            && let Some((_, acceptors)) = &mut own.proposed
+        {
+            *acceptors = [self.me].into();
+            self.ask();
+        }
     }
 
     /// Who gave up says and hears nothing more.
@@ -328,7 +355,7 @@ impl Agreement {
     }
 
     fn begin(&mut self, now: Duration) {
-        let ballot = (self.promised.0 + 1, self.me);
+        let ballot = (self.promised.0.saturating_add(1), self.me);
         self.promised = ballot;
         self.repeat_at = now + REPEAT;
         let ours = (self.suspects.clone(), self.accepted.clone());

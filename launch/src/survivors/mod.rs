@@ -1,13 +1,14 @@
 //! How the ranks that live find each other again after a death.
 //!
 //! Each rank has a socket for datagrams from the job's start on, whose address the others know. Nobody reads from it
-//! before this rank calls [`SurvivorSocket::agree`]. From then on a thread, `transom-survivors`, answers the others until this
-//! value is dropped: a rank that has returned still answers those that have not heard of the decision. All ranks know a
-//! key, by which they authenticate datagrams (`wire`).
+//! before this rank calls [`SurvivorSocket::agree`]. From then on a thread, `transom-survivors`, answers the others
+//! until this value is dropped: a rank that has returned still answers those that have not heard of the decision. All
+//! ranks know a key, by which they authenticate datagrams (`wire`).
 //!
 //! `agreement` decides who goes on. It can be made again among those who went on, so rounds are numbered. Then the group
-//! meets by the rendezvous ([`SurvivorSocket::meet`]): its first rank listens, and tells the port to those that ask. If a rank
-//! dies meanwhile, some ranks of the group may have met and others not. Both take part in the next round of that group.
+//! meets by the rendezvous ([`SurvivorSocket::meet`]): its first rank listens, and tells the port to those that ask.
+//! If a rank dies meanwhile, some ranks of the group may have met and others not. Both take part in the next round of
+//! that group.
 
 mod agreement;
 mod wire;
@@ -32,6 +33,12 @@ use wire::{Datagram, Said};
 const LOOK: Duration = Duration::from_secs(1);
 /// How often a waiting rank looks who has died.
 const TURN: Duration = Duration::from_millis(20);
+/// How long an address is used alone after a datagram has come from it. Other ways may work if it does not any more.
+const FRESH: Duration = Duration::from_millis(300);
+/// How long ranks look for news before they try to connect to those that have not answered.
+const BEFORE_CONNECTING: Duration = Duration::from_millis(500);
+/// How long the ranks that have met wait for each other at least, while each of them starts.
+const STARTING: Duration = Duration::from_secs(60);
 /// The time between two questions where to meet.
 const ASK: Duration = Duration::from_millis(20);
 
@@ -44,8 +51,10 @@ pub enum Fate {
     Lives,
     /// It does not answer, or the connection to it is broken.
     Silent,
-    /// The kernel of its host or the launcher has seen its end, or it has left the job.
+    /// Its process has ended, as far as this one can see. Of another host, this may be the work of a firewall.
     Ended,
+    /// It has said that it leaves the job.
+    Left,
 }
 
 /// This rank's socket for datagrams of the others.
@@ -76,15 +85,17 @@ struct Others {
 struct State {
     is_served: bool,
     rounds: BTreeMap<u32, Round>,
-    /// From where datagrams of a rank have come.
-    reached: BTreeMap<u32, SocketAddr>,
+    /// From where the last datagram of a rank has come, and when.
+    reached: Reached,
 }
+
+type Reached = BTreeMap<u32, (SocketAddr, Duration)>;
 
 struct Round {
     /// In ascending order.
     members: Vec<u32>,
     agreement: Agreement,
-    /// Of the group's first rank: the port at which it waits for the others; 0 once they have not met.
+    /// Of the group's first rank: the port at which it waits for the others; 0 after the meeting has failed.
     port: Option<u16>,
     /// Of the others: what the first rank has told them.
     meeting: Option<SocketAddr>,
@@ -125,8 +136,8 @@ impl SurvivorSocket {
         bytes
     }
 
-    /// Local. The addresses of all ranks, in their order; empty for a rank without one. Only the first call has an effect.
-    /// Without an address of rank 0, no rank can go on.
+    /// Local. The addresses of all ranks, in their order; empty for a rank without one. Only the first call has an
+    /// effect. Without an address of rank 0, no rank can go on.
     pub fn introduce(&self, addresses: &[&[u8]], secret: JobSecret) {
         let Some(first) = addresses.first().filter(|first| !first.is_empty()) else {
             return;
@@ -145,8 +156,8 @@ impl SurvivorSocket {
     }
 
     /// Collective over those of `members` that live: in ascending order, the ranks that took part in the round before
-    /// and went on, or all ranks. Returns those who go on now. All who return the group return the same one. `fate` says
-    /// what is known of a member; it is asked often, and by `true` if it may take its time.
+    /// and went on, or all ranks. Returns those who go on now. All who return the group return the same one. `fate`
+    /// says what is known of a member; it is asked often, and by `true` if it may take its time.
     ///
     /// # Errors
     /// The others go on without this rank; or too few ranks have answered within twice `patience`.
@@ -158,6 +169,9 @@ impl SurvivorSocket {
         fate: impl Fn(u32, bool) -> Fate,
     ) -> Result<Vec<u32>, SurvivorsError> {
         let shared = &*self.0;
+        if shared.others.get().is_none() {
+            return Err(SurvivorsError::Unknown);
+        }
         self.serve()?;
         let size = members.len() as u32;
         let own = number(members, shared.me).ok_or(SurvivorsError::NoMember)?;
@@ -171,16 +185,25 @@ impl SurvivorSocket {
             });
         let begun = Instant::now();
         let mut fates = vec![Fate::Lives; members.len()];
+        let mut connected = Ranks::new();
         loop {
-            // A rank that has not answered for a while may be one to which this one has no connection.
-            let thoroughly = begun.elapsed() > Duration::from_millis(500);
-            let silent = match thoroughly {
-                true => shared.in_round(round, |round| round.agreement.unanswered()),
-                false => Ranks::new(),
+            // A rank that has not answered for a while may be one to which this one has no connection. Connecting may
+            // take seconds, so it is tried once, and with one rank a turn.
+            let next = match begun.elapsed() > BEFORE_CONNECTING {
+                true => shared.in_round(round, |round| {
+                    let silent = round.agreement.unanswered();
+                    silent.into_iter().find(|rank| !connected.contains(rank))
+                }),
+                false => None,
             };
+            connected.extend(next);
             for (number, known) in (0..).zip(&mut fates) {
-                if number != own && *known != Fate::Ended {
-                    *known = fate(members[number as usize], silent.contains(&number));
+                if number != own && !matches!(known, Fate::Ended | Fate::Left) {
+                    let rank = members[number as usize];
+                    *known = match fate(rank, next == Some(number)) {
+                        Fate::Ended if !shared.is_near(rank) => Fate::Silent,
+                        found => found,
+                    };
                 }
             }
             let now = shared.now();
@@ -193,7 +216,7 @@ impl SurvivorSocket {
             };
             for (number, known) in (0..).zip(&fates) {
                 if *known != Fate::Lives {
-                    let is_dead = *known == Fate::Ended;
+                    let is_dead = matches!(known, Fate::Ended | Fate::Left);
                     current.agreement.suspect(number, is_dead, now);
                 }
             }
@@ -221,8 +244,8 @@ impl SurvivorSocket {
         }
     }
 
-    /// Collective over `group`, which was the result of the round. Returns when all of it have come. `is_gone`: whether a
-    /// rank has ended or does not answer.
+    /// Collective over `group`, which was the result of the round. Returns when all of it have come. `is_gone`:
+    /// whether a rank has ended or does not answer.
     ///
     /// # Errors
     /// A rank of the group has ended, or did not come within `limit`.
@@ -255,20 +278,21 @@ impl SurvivorSocket {
             let address = (listener.local_addr())
                 .map_err(RendezvousError::io("asking for the port of a listener"))?;
             shared.in_round(round, |round| round.port = Some(address.port()));
-            let met = Rendezvous::host(&member(address), listener, limit, &is_gone);
+            let met = Rendezvous::host(&member(address), listener, limit, STARTING, &is_gone);
             if met.is_err() {
                 shared.in_round(round, |round| round.port = Some(0));
             }
             return met;
         }
-        let is_vain = || (0..group.len() as u32).any(is_gone);
-        let address = shared.where_to_meet(round, group[0], limit, &is_vain)?;
+        let is_hopeless = || (0..group.len() as u32).any(is_gone);
+        shared.in_round(round, |round| round.meeting = None);
+        let address = shared.where_to_meet(round, group[0], limit, &is_hopeless)?;
         // The first rank may know of a death of which this rank does not.
-        let is_vain = |_| {
+        let is_hopeless = |_| {
             let told = shared.ask_where_to_meet(round, group[0]);
-            is_vain() || told.is_some_and(|meeting| meeting.port() == 0)
+            is_hopeless() || told.is_some_and(|meeting| meeting.port() == 0)
         };
-        Rendezvous::visit(&member(address), limit, &is_vain)
+        Rendezvous::visit(&member(address), limit, STARTING, &is_hopeless)
     }
 
     /// Begins to answer datagrams.
@@ -357,7 +381,10 @@ impl Shared {
         let Some(sender) = number(&round.members, datagram.from) else {
             return;
         };
-        reached.insert(datagram.from, from);
+        if datagram.from == self.me {
+            return;
+        }
+        reached.insert(datagram.from, (from, self.now()));
         match datagram.said {
             Said::Agreement(message) => {
                 round.agreement.receive(sender, message, self.now());
@@ -375,7 +402,7 @@ impl Shared {
     }
 
     /// Sends what the agreement has to say.
-    fn post(&self, number: u32, round: &mut Round, reached: &BTreeMap<u32, SocketAddr>) {
+    fn post(&self, number: u32, round: &mut Round, reached: &Reached) {
         while let Some((to, message)) = round.agreement.next_message() {
             let to = round.members[to as usize];
             self.send(number, round, to, Said::Agreement(message), reached);
@@ -383,14 +410,7 @@ impl Shared {
     }
 
     /// A datagram that is lost is sent again, by whoever needs the answer.
-    fn send(
-        &self,
-        number: u32,
-        round: &Round,
-        to: u32,
-        said: Said,
-        reached: &BTreeMap<u32, SocketAddr>,
-    ) {
+    fn send(&self, number: u32, round: &Round, to: u32, said: Said, reached: &Reached) {
         let Some(others) = self.others.get() else {
             return;
         };
@@ -401,14 +421,21 @@ impl Shared {
         };
         let bytes = wire::encode(&datagram, round.members.len() as u32, &others.key);
         let ways = match reached.get(&to) {
-            Some(&way) => vec![way],
-            None => self.ways_to(others, to),
+            Some(&(way, at)) if self.now() < at + FRESH => vec![way],
+            _ => self.ways_to(others, to),
         };
         for way in ways {
             if let Err(error) = self.socket.send_to(&bytes, self.of_family(way)) {
                 tracing::debug!(%error, %way, "sending a datagram to rank {to}");
             }
         }
+    }
+
+    /// Whether this rank's kernel would know if that rank had ended.
+    fn is_near(&self, rank: u32) -> bool {
+        let address = self.others.get().and_then(|others| others.address_of(rank));
+        let place = address.and_then(decoded).map(|(_, place)| place);
+        place.is_some_and(|place| place.is_near(&self.place))
     }
 
     fn ways_to(&self, others: &Others, rank: u32) -> Vec<SocketAddr> {
@@ -435,7 +462,7 @@ impl Shared {
         round: u32,
         first: u32,
         limit: Duration,
-        is_vain: &dyn Fn() -> bool,
+        is_hopeless: &dyn Fn() -> bool,
     ) -> Result<SocketAddr, RendezvousError> {
         let during = "while the ranks that go on looked for it";
         let begun = Instant::now();
@@ -445,7 +472,7 @@ impl Shared {
                     return Err(RendezvousError::HostLeft { during });
                 }
                 Some(meeting) => return Ok(meeting),
-                None if is_vain() => return Err(RendezvousError::HostLeft { during }),
+                None if is_hopeless() => return Err(RendezvousError::HostLeft { during }),
                 None if begun.elapsed() >= limit => {
                     return Err(RendezvousError::HostSilent { during, limit });
                 }
@@ -495,7 +522,7 @@ fn decoded(address: &[u8]) -> Option<(u16, NetworkPlace)> {
 #[non_exhaustive]
 pub enum SurvivorsError {
     /// The others could not reach this rank, or waited for it in vain.
-    #[error("{} go on without this one, which some of them could not reach, or which came too late", Shown(.group))]
+    #[error("others go on without this one, which some of them could not reach, or which came too late: {}", Shown(.group))]
     Excluded {
         /// The ranks that go on.
         group: Vec<u32>,
@@ -512,6 +539,9 @@ pub enum SurvivorsError {
         /// How long this rank waited.
         waited: Duration,
     },
+    /// Rank 0 had no socket when the job started, so there is no key.
+    #[error("rank 0 of the job had no socket for datagrams")]
+    Unknown,
     /// This rank did not go on in the round before.
     #[error("this rank is none of those that went on before")]
     NoMember,

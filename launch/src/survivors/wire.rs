@@ -16,7 +16,7 @@ pub(super) enum Said {
     Agreement(AgreementMessage),
     /// Asks where the ranks of the agreed group meet.
     WhereToMeet,
-    /// They meet at this port of the sender; 0: they have not met.
+    /// They meet at this port of the sender; 0: the meeting has failed.
     MeetAt(u16),
 }
 

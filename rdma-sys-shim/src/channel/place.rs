@@ -71,6 +71,12 @@ impl NetworkPlace {
         })
     }
 
+    /// Local. Whether both are in one network namespace.
+    #[must_use]
+    pub fn is_near(&self, peer: &Self) -> bool {
+        self.namespace == peer.namespace
+    }
+
     /// Local. The addresses of a peer, in the order in which to try them from here. An address that both hosts have,
     /// such as that of a container bridge, leads nowhere unless both are in one namespace.
     #[must_use]

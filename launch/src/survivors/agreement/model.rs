@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use super::{Agreement, AgreementMessage, Outcome, Ranks, What};
+use super::{Agreement, AgreementMessage, Outcome, REPEAT, Ranks, What};
 
 const SIZE: u32 = 5;
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -32,6 +32,8 @@ struct World {
     now: Duration,
     /// How often time may still pass while messages are under way.
     delays: u32,
+    /// Who suspects whom. Ranks say it again and again.
+    suspicions: Vec<(u32, u32)>,
     /// Whether messages may be lost, or come twice.
     unreliable: bool,
     random: u64,
@@ -48,6 +50,7 @@ impl World {
             deaf: None,
             now: Duration::ZERO,
             delays: 6,
+            suspicions: Vec::new(),
             unreliable: false,
             random: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
         };
@@ -84,6 +87,7 @@ impl World {
                 if let Some(agreement) = &mut self.ranks[who as usize] {
                     agreement.suspect(whom, false, now);
                 }
+                self.suspicions.push((who, whom));
                 self.post(who);
             }
             Event::Suspects(..) => {}
@@ -155,6 +159,9 @@ impl World {
                 if let Some(agreement) = &mut self.ranks[rank as usize]
                     && !self.dead.contains(&rank)
                 {
+                    for &(_, whom) in self.suspicions.iter().filter(|(who, _)| *who == rank) {
+                        agreement.suspect(whom, false, self.now);
+                    }
                     agreement.tick(self.now);
                     self.post(rank);
                 }
@@ -402,4 +409,55 @@ fn nothing_is_heard_from_the_dead() {
     };
     third.receive(4, message, now);
     assert!(third.next_message().is_none());
+}
+
+/// What it has to say, by receiver.
+fn said(agreement: &mut Agreement) -> Vec<(u32, AgreementMessage)> {
+    std::iter::from_fn(|| agreement.next_message()).collect()
+}
+
+/// Rank `from` says what it has to say to these; nobody else hears it.
+fn says(ranks: &mut [Agreement], from: u32, to: &[u32]) {
+    for (rank, message) in said(&mut ranks[from as usize]) {
+        if to.contains(&rank) {
+            ranks[rank as usize].receive(from, message, Duration::ZERO);
+        }
+    }
+}
+
+/// All of these promise or accept, for rank `of`.
+fn asks(ranks: &mut [Agreement], of: u32, them: &[u32]) {
+    says(ranks, of, them);
+    for &rank in them {
+        says(ranks, rank, &[of]);
+    }
+}
+
+/// Else rank 0 would decide with rank 1, which has meanwhile heard that ranks 2 to 4 decided otherwise, and died.
+#[test]
+fn who_accepted_without_knowing_of_deaths_is_asked_again() {
+    let (now, later) = (Duration::ZERO, Duration::from_secs(1));
+    let new = |rank| Agreement::new(rank, SIZE, now, PATIENCE);
+    let mut ranks: Vec<Agreement> = (0..SIZE).map(new).collect();
+    ranks[0].tick(now);
+    asks(&mut ranks, 0, &[1, 2, 3, 4]);
+    asks(&mut ranks, 0, &[1]);
+    for whom in [0, 1] {
+        ranks[2].suspect(whom, false, now);
+    }
+    ranks[2].tick(later);
+    asks(&mut ranks, 2, &[3, 4]);
+    asks(&mut ranks, 2, &[3, 4]);
+    says(&mut ranks, 2, &[1]);
+    let decided = Outcome::Excluded([2, 3, 4].into());
+    assert_eq!(ranks[1].outcome(), Some(&decided));
+    for whom in [2, 3, 4] {
+        ranks[0].suspect(whom, true, later);
+    }
+    assert_eq!(ranks[0].outcome(), None);
+    for round in 0..20 {
+        asks(&mut ranks, 0, &[1]);
+        ranks[0].tick(later + REPEAT * round);
+    }
+    assert_eq!(ranks[0].outcome(), Some(&decided));
 }
