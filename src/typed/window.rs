@@ -516,8 +516,20 @@ impl<'c, T: Element> Window<'c, T> {
     /// # Errors
     /// As for [`Window::open`]; then the window is dropped.
     pub fn into_session(self) -> Result<Session<'c, T>> {
-        self.begin_session()?;
-        Ok(Session::owning(self))
+        self.try_into_session().map_err(|(error, _)| error)
+    }
+
+    /// Collective. As [`Window::into_session`], but an error returns the window too, so that
+    /// [`read_own`](Window::read_own) can save this rank's part.
+    ///
+    /// # Errors
+    /// As for [`Window::open`].
+    #[expect(clippy::result_large_err, reason = "the session is as large")]
+    pub fn try_into_session(self) -> std::result::Result<Session<'c, T>, (Error, Self)> {
+        match self.begin_session() {
+            Ok(()) => Ok(Session::owning(self)),
+            Err(error) => Err((error, self)),
+        }
     }
 
     /// Collective. Ends the session that [`Window::open`] began, once all ranks have called this. Then

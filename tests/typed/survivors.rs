@@ -92,6 +92,10 @@ fn goes_on(job: &Job) -> Result<()> {
     check(&new)?;
     // The windows of before still can be read.
     assert_eq!(window.read_own(0..10)?, ours);
+    let refused = window.try_into_session().map(|session| session.ranks());
+    let (error, window) = refused.expect_err("rank 2 is dead");
+    assert!(matches!(error.kind(), ErrorKind::Peer(_)), "{error}");
+    assert_eq!(window.read_own(0..10)?, ours);
     let again = world.survivors().unwrap_err();
     assert!(
         matches!(is_misuse(&again), Misuse::SurvivorsTaken),
