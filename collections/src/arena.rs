@@ -121,7 +121,7 @@ impl fmt::Debug for GlobalPtr {
 ///
 /// # When a rank dies
 /// Operations on its part fail with an error that names it. A rank that detects the death tells the others, and after
-/// that other operations may fail, too.
+/// that other operations may fail, too. An arena cannot be carried over to the survivors.
 pub struct Arena<T: Element> {
     elements: Session<'static, T>,
     /// How many elements of each part are allocated.

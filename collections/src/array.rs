@@ -52,12 +52,18 @@ const SHORT_RUN: usize = 64;
 /// Every collective call: a rank died or left. All ranks get this error. Ranks that make different collective calls may
 /// wait for each other; the log reports this after 10 s. If [`with_own`](Self::with_own) or [`fill`](Self::fill) fails
 /// in this way, the array is lost, and every later call on it fails.
+///
+/// # When a rank dies
+/// Its elements are lost. [`carry_over`](Self::carry_over) makes an array of the others, on the communicator that
+/// [`Communicator::survivors`] returned, and says which are missing. This works for a lost array too.
 pub struct DistArray<T: Element> {
     comm: Communicator,
     layout: Layout,
     distribution: Distribution,
     /// None after a collective call has failed halfway.
     session: Option<Session<'static, T>>,
+    /// What such a call has left, for [`DistArray::own_copy`].
+    closed: Option<Window<'static, T>>,
 }
 
 impl<T: Element> DistArray<T> {
@@ -136,6 +142,7 @@ impl<T: Element> DistArray<T> {
             layout,
             distribution,
             session: Some(window.into_session()?),
+            closed: None,
         })
     }
 
@@ -353,17 +360,27 @@ impl<T: Element> DistArray<T> {
         const OPERATION: &str = "put_range";
         let range = start..start.saturating_add(src.len());
         self.check_range(OPERATION, &range)?;
-        let session = self.session(OPERATION)?;
+        self.put_ranges(OPERATION, [range].into_iter(), src)
+    }
+
+    /// Sets the elements of ranges, one range after the other, as many as `src` has. The array has all of them.
+    pub(crate) fn put_ranges(
+        &self,
+        operation: &'static str,
+        mut ranges: impl Iterator<Item = Range<usize>> + Clone,
+        src: &[T],
+    ) -> Result<()> {
+        let session = self.session(operation)?;
         let mut rest = src;
         let put = if self.has_short_runs() {
             session.batch(|batch| {
-                self.each_list(range, |places| {
+                self.each_list(ranges.flatten(), |places| {
                     batch.put_indexed(places, split(&mut rest, places.len()))
                 })
             })
         } else {
             session.batch(|batch| {
-                (self.layout.runs(range)).try_for_each(|run| {
+                (ranges.by_ref().flat_map(|range| self.layout.runs(range))).try_for_each(|run| {
                     batch
                         .target(run.rank)?
                         .put(run.at, split(&mut rest, run.len))
@@ -579,11 +596,35 @@ impl<T: Element> DistArray<T> {
         const OPERATION: &str = "with_own";
         let session = self.session.take().ok_or_else(|| lost(OPERATION))?;
         let mut window = session.into_window();
-        window.close()?;
+        if let Err(error) = window.close() {
+            self.closed = Some(window);
+            return Err(error.into());
+        }
         // The other ranks wait for this one, and this one may continue after the panic.
         let done = catch_unwind(AssertUnwindSafe(|| window.local_mut().map(body)));
-        self.session = Some(window.into_session()?);
+        match window.try_into_session() {
+            Ok(session) => self.session = Some(session),
+            Err((error, window)) => {
+                self.closed = Some(window);
+                return Err(error.into());
+            }
+        }
         Ok(done.unwrap_or_else(|panic| resume_unwind(panic))?)
+    }
+
+    /// Local. A copy of this rank's own elements, also after a death.
+    pub(crate) fn own_copy(&self) -> Result<Vec<T>> {
+        let own = 0..self.own_len();
+        match (&self.session, &self.closed) {
+            (Some(session), _) => Ok(session.read_own(own)?),
+            (None, Some(window)) => Ok(window.read_own(own)?),
+            (None, None) => Err(lost("carry_over")),
+        }
+    }
+
+    /// The places of the elements.
+    pub(crate) fn layout(&self) -> Layout {
+        self.layout
     }
 
     /// Collective. Sets every element to `value`, which may differ by rank.

@@ -66,7 +66,8 @@ const MOST: u64 = 256;
 /// ```
 ///
 /// # When a rank dies
-/// Its tasks are lost. On every other rank, [`Deque::next`] fails after some time with an error that names it.
+/// Its tasks are lost. On every other rank, [`Deque::next`] fails after some time with an error that names it. A deque
+/// cannot be carried over to the survivors: make one anew, with the tasks whose results are missing.
 pub struct Deque<T: Element> {
     session: Session<'static, u64>,
     /// The room for tasks in each part.

@@ -104,6 +104,32 @@ impl Layout {
         })
     }
 
+    /// The elements of some ranks, which are in ascending order: no range ends where the next one begins.
+    pub(crate) fn ranges_of(
+        self,
+        ranks: Vec<u32>,
+    ) -> impl Iterator<Item = Range<usize>> + Clone + use<> {
+        let blocks = self.len.div_ceil(self.block.by);
+        let rounds = blocks.div_ceil(self.ranks.by);
+        let mut all = (0..rounds * ranks.len())
+            .map(move |at| {
+                let (round, which) = (at / ranks.len(), at % ranks.len());
+                round * self.ranks.by + ranks[which] as usize
+            })
+            .take_while(move |&block| block < blocks)
+            .peekable();
+        std::iter::from_fn(move || {
+            let first = all.next()?;
+            let mut last = first;
+            while let Some(next) = all.next_if_eq(&(last + 1)) {
+                last = next;
+            }
+            let start = first * self.block.by;
+            let of_last = last * self.block.by;
+            Some(start..of_last + self.block.by.min(self.len - of_last))
+        })
+    }
+
     /// The runs of consecutive elements in the range. The array has all of them.
     pub(crate) fn runs(self, range: Range<usize>) -> impl Iterator<Item = Run> + Clone {
         let mut start = range.start;
@@ -195,6 +221,21 @@ mod tests {
                         seen.iter().all(|&times| times == 1),
                         "{distribution:?} {len}"
                     );
+                    for some in 0..1_u32 << ranks {
+                        let some: Vec<u32> =
+                            (0..ranks).filter(|rank| some >> rank & 1 == 1).collect();
+                        let found: Vec<_> = layout.ranges_of(some.clone()).collect();
+                        let is_theirs = |index: &usize| some.contains(&layout.place(*index).0);
+                        assert!(
+                            found
+                                .iter()
+                                .cloned()
+                                .flatten()
+                                .eq((0..len).filter(is_theirs))
+                        );
+                        assert!(found.iter().all(|range| !range.is_empty()));
+                        assert!(found.windows(2).all(|two| two[0].end < two[1].start));
+                    }
                     for start in 0..=len {
                         let places = layout.runs(start..len).flat_map(|run| {
                             (run.at..run.at + run.len).map(move |at| (run.rank, at))

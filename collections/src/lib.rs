@@ -10,6 +10,11 @@
 //!
 //! Operations on elements are one-sided: no other rank has to take part. Calls that are collective say so. A collective
 //! call makes its collection on every rank or on none. If ranks disagree on it, each gets [`Error::RanksDiffer`].
+//!
+//! After a death, [`DistArray::carry_over`] and [`DistMap::carry_over`] bring what the survivors have to their
+//! [communicator](transom::Communicator::survivors). The others cannot be carried over: a [`Deque`] does not know
+//! which tasks a rank had taken, the pointers in an [`Arena`] name ranks, and the shape of [`Tiles`] depends on the
+//! number of ranks. Make them anew.
 #![forbid(unsafe_code)]
 
 mod agreement;
@@ -20,6 +25,7 @@ mod distribution;
 mod error;
 mod file;
 mod map;
+mod survivors;
 mod tiles;
 mod words;
 
@@ -29,4 +35,5 @@ pub use deque::{Deque, Task};
 pub use distribution::Distribution;
 pub use error::{Error, Result};
 pub use map::DistMap;
+pub use survivors::LostKeys;
 pub use tiles::{Edges, Near, Tiles};

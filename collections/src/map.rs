@@ -59,8 +59,9 @@ const SLOTS_PER_KEY: usize = 2;
 /// # When a rank dies
 /// Operations on keys of its part fail with an error that names it, and so does an operation on a key that it was
 /// changing. A rank that detects the death tells the others, and after that operations fail everywhere.
+/// [`DistMap::carry_over`] makes a map of what the survivors have.
 pub struct DistMap<K: Element, V: Element> {
-    session: Session<'static, u64>,
+    pub(crate) session: Session<'static, u64>,
     /// The room for keys in each part.
     capacity: usize,
     marker: PhantomData<(K, V)>,
@@ -136,8 +137,8 @@ struct Found {
 }
 
 impl<K: Element, V: Element> DistMap<K, V> {
-    const KEY: usize = words::count::<K>();
-    const ENTRY: usize = Self::KEY + words::count::<V>();
+    pub(crate) const KEY: usize = words::count::<K>();
+    pub(crate) const ENTRY: usize = Self::KEY + words::count::<V>();
     const SLOT: usize = 1 + Self::ENTRY;
 
     /// Collective. An empty map, with room for `capacity` keys on each rank. Keys are distributed at random: if each
@@ -193,12 +194,8 @@ impl<K: Element, V: Element> DistMap<K, V> {
 
     /// The key's rank, and its first slot.
     fn place(&self, key: &K) -> (u32, usize) {
-        // Without a random seed, so that it is the same on all ranks.
-        let mut hasher = DefaultHasher::new();
-        hasher.write(bytemuck::bytes_of(key));
-        let hash = hasher.finish();
-        let reduce = |hash: u64, to: u64| ((u128::from(hash) * u128::from(to)) >> 64) as u64;
         let slots = (self.capacity * SLOTS_PER_KEY) as u64;
+        let hash = hash_of(key);
         let rank = reduce(hash, self.session.ranks().into()) as u32;
         (rank, reduce(hash.rotate_left(32), slots) as usize)
     }
@@ -535,11 +532,38 @@ impl<K: Element, V: Element> DistMap<K, V> {
         Ok(entries)
     }
 
+    /// Local. Calls `entry` for the words of each entry of this rank's part, and `interrupted` for those of a key that
+    /// a rank was changing. For use after a death: waits for no rank.
+    pub(crate) fn read_part(
+        &self,
+        mut entry: impl FnMut(&[u64]),
+        mut interrupted: impl FnMut(&[u64]),
+    ) -> Result<()> {
+        for at in self.slots_from(0) {
+            // What a rank wrote before its death may arrive late.
+            let slot = loop {
+                let slot = self.session.read_own(at..at + Self::SLOT)?;
+                fence(Ordering::SeqCst);
+                if self.session.read_own(at..at + 1)? == slot[..1] {
+                    break slot;
+                }
+            };
+            let state = State(slot[0]);
+            match state.kind() {
+                Kind::Full => entry(&slot[1..]),
+                Kind::Busy if state.has_key() => interrupted(&slot[1..]),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Collective. Makes room for `capacity` keys on each rank, or for the present keys if they are more, and frees the
     /// room of removed keys. During the call there is memory for both tables.
     ///
     /// # Errors
-    /// As for [`DistMap::new`]. The map is unchanged if memory could not be allocated, and lost if a rank died.
+    /// As for [`DistMap::new`]. The map is unchanged if memory could not be allocated. If a rank died, it can only be
+    /// [carried over](DistMap::carry_over).
     pub fn reserve(&mut self, capacity: usize) -> Result<()> {
         let comm = self.session.comm().clone();
         // All ranks have finished their earlier operations.
@@ -562,6 +586,23 @@ impl<K: Element, V: Element> DistMap<K, V> {
     pub fn free(self) -> Result<()> {
         Ok(self.session.free()?)
     }
+}
+
+/// The rank that has the key's part in a map of this many ranks.
+pub(crate) fn rank_among<K: Element>(key: &K, ranks: u32) -> u32 {
+    reduce(hash_of(key), ranks.into()) as u32
+}
+
+fn hash_of<K: Element>(key: &K) -> u64 {
+    // Without a random seed, so that it is the same on all ranks.
+    let mut hasher = DefaultHasher::new();
+    hasher.write(bytemuck::bytes_of(key));
+    hasher.finish()
+}
+
+/// A number below `to`, which grows with the hash.
+fn reduce(hash: u64, to: u64) -> u64 {
+    ((u128::from(hash) * u128::from(to)) >> 64) as u64
 }
 
 /// A key that [`DistMap::get_many`] looks for.

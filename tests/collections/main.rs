@@ -7,6 +7,7 @@ mod deques;
 mod files;
 mod maps;
 mod random;
+mod survivors;
 mod tiles;
 
 use libtest_mimic::{Failed, Trial};
@@ -62,6 +63,12 @@ impl Scenario {
         }
     }
 
+    /// One more than [`Self::exits`] expects.
+    pub(crate) fn one_more(self) -> Self {
+        let failures = self.failures + 1;
+        Self { failures, ..self }
+    }
+
     /// Their numbers of ranks.
     fn jobs(&self) -> Vec<u32> {
         let Some(most) = environment::most_ranks() else {
@@ -93,6 +100,7 @@ fn main() {
         ("deques", deques::scenarios()),
         ("files", files::scenarios()),
         ("maps", maps::scenarios()),
+        ("survivors", survivors::scenarios()),
         ("tiles", tiles::scenarios()),
     ];
     if let Some(name) = environment::case() {
