@@ -52,10 +52,10 @@ impl Communicator {
     /// Called on a communicator of all ranks of the job, by every rank that lives, after a call has failed because of
     /// the death. After another death, it is called on the communicator that it returned.
     ///
-    /// Ranks that are known to be dead or to have left are waited for no longer. Others may take
-    /// `TRANSOM_SURVIVORS_TIMEOUT` seconds (60) until they call. After that, the rest goes on without them if it is more
-    /// than half of the communicator; they get an error when they call. If a network breaks in two, at most one part
-    /// goes on, and so may neither.
+    /// More than half of the ranks go on, or all who are not known to be dead or to have left. Only a rank of the same
+    /// host can know a death for certain; from another host, it may be the work of a firewall. Ranks that do not answer
+    /// are waited for, for `TRANSOM_SURVIVORS_TIMEOUT` seconds (60). After that, the others go on without them if they
+    /// may; such a rank gets an error when it calls. So if a network breaks in two, at most one part goes on.
     ///
     /// The launcher must leave the survivors running: `transom run --keep-going`, Slurm's `--no-kill
     /// --kill-on-bad-exit=0`; ranks that met by a rendezvous have none that could end them.
@@ -77,7 +77,8 @@ impl Communicator {
     /// No rank has died; this is no communicator of all ranks; it was called for this job before, if in vain; the job
     /// was joined by [`Job::over`](crate::Job::over), or was ended by [`Job::abort`](crate::Job::abort). The others go
     /// on without this rank ([`PeerError::Excluded`]). Too few ranks called ([`PeerError::Missing`]). A rank cannot
-    /// start again, because the system refuses it something; then all get an error that says which.
+    /// start again, because the system refuses it something; then all get an error that says which. An error of those who
+    /// might have gone on is final: a second call is a misuse.
     pub fn survivors(&self) -> Result<Survivors> {
         not_forked(OPERATION)?;
         let context = &self.team().context;
@@ -153,8 +154,7 @@ fn go_on(
         let agreed = agreed.map_err(|error| named(error, in_world))?;
         failures = if agreed == group { failures } else { 0 };
         group = agreed;
-        let is_gone = |rank| fate(rank, false) != Fate::Lives;
-        let met = (socket.meet(round, &group, patience, &is_gone))
+        let met = (socket.meet(round, &group, patience, fate))
             .map_err(|error| Error::new(OPERATION, SystemError::Start(error.into())));
         let started = met.and_then(|met| {
             let membership = membership.after(round, &group, &first);

@@ -15,15 +15,15 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 impl Context {
     /// Whether a rank has ended or does not answer. `thoroughly`: connects to it if need be, which may take seconds.
     pub(crate) fn fate(&self, rank: WorldRank, thoroughly: bool) -> Fate {
-        // That a rank does not answer another says nothing of this one.
         let told = self.cause_of_abort().filter(|told| told.rank() == rank.0);
-        let told = told.map(|told| fate_by(told.cause()));
-        if let Some(told @ (Fate::Ended | Fate::Left)) = told {
+        let told = told.map_or(Fate::Lives, |told| fate_by(told.cause()));
+        if told == Fate::Left {
             return told;
         }
         let found = match self.known(rank.0) {
             Some(peer) => peer.endpoint().liveness().map_err(Error::from),
-            None if thoroughly => self.connect_to(rank.0).map(drop),
+            // That another rank cannot see it any more is a reason to look, and no more.
+            None if thoroughly || told == Fate::Ended => self.connect_to(rank.0).map(drop),
             None => Ok(()),
         };
         match found.map_err(|error| self.name_absent(rank.0, error)) {

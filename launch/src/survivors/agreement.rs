@@ -328,9 +328,15 @@ impl Agreement {
 
     /// Who has not answered this rank's question, as far as it has one, and is not known to be dead.
     pub(super) fn unanswered(&self) -> Ranks {
-        match &self.own {
-            Some(own) if own.proposed.is_none() => self.missing(),
-            _ => Ranks::new(),
+        let Some(own) = &self.own else {
+            return Ranks::new();
+        };
+        match &own.proposed {
+            None => self.missing(),
+            Some((_, acceptors)) => {
+                let is_open = |rank: &u32| !acceptors.contains(rank) && !self.dead.contains(rank);
+                (0..self.size).filter(is_open).collect()
+            }
         }
     }
 

@@ -185,18 +185,16 @@ impl SurvivorSocket {
             });
         let begun = Instant::now();
         let mut fates = vec![Fate::Lives; members.len()];
-        let mut connected = Ranks::new();
+        let mut next = None;
         loop {
             // A rank that has not answered for a while may be one to which this one has no connection. Connecting may
-            // take seconds, so it is tried once, and with one rank a turn.
-            let next = match begun.elapsed() > BEFORE_CONNECTING {
-                true => shared.in_round(round, |round| {
-                    let silent = round.agreement.unanswered();
-                    silent.into_iter().find(|rank| !connected.contains(rank))
-                }),
-                false => None,
-            };
-            connected.extend(next);
+            // take seconds, so it is tried with one rank a turn.
+            if begun.elapsed() > BEFORE_CONNECTING {
+                let mut silent = shared.in_round(round, |round| round.agreement.unanswered());
+                silent.retain(|&rank| fates[rank as usize] == Fate::Lives);
+                let later = silent.iter().find(|&&rank| Some(rank) > next);
+                next = later.or_else(|| silent.first()).copied();
+            }
             for (number, known) in (0..).zip(&mut fates) {
                 if number != own && !matches!(known, Fate::Ended | Fate::Left) {
                     let rank = members[number as usize];
@@ -244,8 +242,8 @@ impl SurvivorSocket {
         }
     }
 
-    /// Collective over `group`, which was the result of the round. Returns when all of it have come. `is_gone`:
-    /// whether a rank has ended or does not answer.
+    /// Collective over `group`, which was the result of the round. Returns when all of it have come. `fate`: as for
+    /// [`Self::agree`].
     ///
     /// # Errors
     /// A rank of the group has ended, or did not come within `limit`.
@@ -254,7 +252,7 @@ impl SurvivorSocket {
         round: u32,
         group: &[u32],
         limit: Duration,
-        is_gone: &dyn Fn(u32) -> bool,
+        fate: impl Fn(u32, bool) -> Fate,
     ) -> Result<Rendezvous, RendezvousError> {
         let shared = &*self.0;
         let (Some(rank), Some(key)) = (number(group, shared.me), shared.key()) else {
@@ -269,7 +267,12 @@ impl SurvivorSocket {
             address: address.into(),
             secret: Secret::new(key.tag("meeting", &[&round.to_le_bytes(), &numbers])),
         };
-        let is_gone = |number: u32| number != rank && is_gone(group[number as usize]);
+        let begun = Instant::now();
+        // The first rank looks for all, and the others for it, as far as they are not connected.
+        let is_gone = |number: u32| {
+            let thoroughly = (rank == 0 || number == 0) && begun.elapsed() > BEFORE_CONNECTING;
+            number != rank && fate(group[number as usize], thoroughly) != Fate::Lives
+        };
         if rank == 0 {
             let listener = (shared.place.listener()).map_err(|error| RendezvousError::Io {
                 what: "listening for the ranks that go on".to_owned(),

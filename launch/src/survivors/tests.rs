@@ -55,8 +55,12 @@ fn met(
     thread::scope(|scope| {
         let come = |&rank: &u32| {
             let (socket, is_gone) = (&sockets[rank as usize], &is_gone);
+            let fate = |rank, _| match is_gone(rank) {
+                true => Fate::Ended,
+                false => Fate::Lives,
+            };
             scope.spawn(move || {
-                let met = socket.meet(round, group, LONG, is_gone)?;
+                let met = socket.meet(round, group, LONG, fate)?;
                 Ok(met.allgather(&rank.to_le_bytes()).unwrap())
             })
         };
