@@ -25,7 +25,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     all
 }
 
-const DISTRIBUTIONS: [Distribution; 5] = [
+pub(crate) const DISTRIBUTIONS: [Distribution; 5] = [
     Block,
     Cyclic,
     BlockCyclic(2),

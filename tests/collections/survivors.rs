@@ -11,7 +11,9 @@ use std::time::Duration;
 use transom::{Communicator, Element, ErrorClass, ErrorKind, Job};
 use transom_collections::Distribution::{Block, BlockCyclic, Cyclic};
 use transom_collections::{DistArray, DistMap, Distribution, Error, Result};
+use transom_testing::job::kill_oneself;
 
+use crate::arrays::DISTRIBUTIONS;
 use crate::{Scenario, scenarios};
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
@@ -51,25 +53,11 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     all
 }
 
-const DISTRIBUTIONS: [Distribution; 5] = [
-    Block,
-    Cyclic,
-    BlockCyclic(2),
-    BlockCyclic(13),
-    BlockCyclic(1000),
-];
-
-fn die() -> ! {
-    // SAFETY: both calls take integers.
-    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
-    unreachable!("the signal cannot be caught")
-}
-
 /// Once all ranks have come here, ranks `dying` die, and the others get an error.
 fn lose(comm: &Communicator, dying: &[u32]) {
     let mut ended = comm.barrier();
     if dying.contains(&comm.rank()) {
-        die();
+        kill_oneself();
     }
     while ended.is_ok() {
         ended = comm.barrier();
@@ -193,12 +181,12 @@ fn amid_with_own(job: &Job, dies_inside: bool) -> Result<()> {
     let ended = loop {
         let dies = world.rank() == 2 && times == ROUNDS;
         if dies && !dies_inside {
-            die();
+            kill_oneself();
         }
         let done = array.with_own(|own| {
             if dies {
                 thread::sleep(Duration::from_millis(50));
-                die();
+                kill_oneself();
             }
             own.iter_mut().for_each(|element| *element += 100);
             times += 1;
@@ -231,7 +219,7 @@ fn lost_before_carried(job: &Job) -> Result<()> {
     lose(world, &[1]);
     let between = world.survivors()?.communicator;
     if world.rank() == 2 {
-        die();
+        kill_oneself();
     }
     is_death(&array.array.carry_over(&between).map(drop).unwrap_err());
     is_death(&map.map.carry_over(&between).map(drop).unwrap_err());
@@ -337,7 +325,7 @@ fn amid_an_update(job: &Job) -> Result<()> {
             while !has_new.load(Ordering::Acquire) {
                 thread::yield_now();
             }
-            map.update(&held, |_| die())
+            map.update(&held, |_| kill_oneself())
         })?;
     }
     let ended = loop {

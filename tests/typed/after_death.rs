@@ -4,6 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use transom::{Error, ErrorClass, ErrorKind, Job, LockKind, Misuse, Result, Window};
+use transom_testing::job::kill_oneself;
 
 use crate::Scenario;
 
@@ -45,11 +46,6 @@ fn leaves_in_time(job: Job, live: fn(&Job) -> Result<Instant>) -> Result<()> {
     drop(job);
     assert!(heard.elapsed() < GIVEN_UP_WITHIN, "{:?}", heard.elapsed());
     Ok(())
-}
-
-fn kill_oneself() {
-    // SAFETY: both calls take integers.
-    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
 }
 
 fn die_soon() {

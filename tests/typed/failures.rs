@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use transom::{AbortCause, ErrorKind, Job, LockKind, Misuse, PeerError, Result, Window};
+use transom_testing::job::kill_oneself;
 
 use crate::{Scenario, scenarios};
 
@@ -177,8 +178,7 @@ fn a_dead_rank_fails_the_epoch(job: &Job) -> Result<()> {
             let lock = epoch.lock(world.rank(), LockKind::Exclusive)?;
             world.barrier()?;
             if world.rank() == 2 {
-                // SAFETY: both calls take integers.
-                unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+                kill_oneself();
             }
             lock.unlock()?;
             let error = epoch.lock(2, LockKind::Shared).map(|_| ()).unwrap_err();
@@ -203,8 +203,7 @@ fn loads_of_what_a_dead_rank_was_to_store_end(job: &Job) -> Result<()> {
             everyone.target(2)?.load(0)?;
             world.barrier()?;
             if world.rank() == 2 {
-                // SAFETY: both calls take integers.
-                unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+                kill_oneself();
             }
             let polled = everyone.target(2 * world.rank())?;
             let error = loop {

@@ -24,7 +24,7 @@ use libtest_mimic::{Failed, Trial};
 use transom::{Job, Result};
 use transom_testing::devices::devices;
 use transom_testing::environment;
-use transom_testing::job::{self, Launched, Others};
+use transom_testing::job::{self, Ending, Others};
 use transom_testing::launcher;
 use transom_testing::suite::Suite;
 
@@ -34,10 +34,7 @@ pub(crate) struct Scenario {
     name: &'static str,
     ranks: u32,
     play: Play,
-    /// The launcher's exit code, where a rank is to fail.
-    code: i32,
-    /// How many ranks are to fail.
-    failures: usize,
+    ending: Ending,
 }
 
 #[derive(Clone, Copy)]
@@ -63,8 +60,7 @@ impl Scenario {
             name,
             ranks,
             play: Play::InJob(play),
-            code: 0,
-            failures: 0,
+            ending: Ending::WELL,
         }
     }
 
@@ -73,8 +69,7 @@ impl Scenario {
             name,
             ranks,
             play: Play::WithJob(play),
-            code: 0,
-            failures: 0,
+            ending: Ending::WELL,
         }
     }
 
@@ -83,36 +78,25 @@ impl Scenario {
             name,
             ranks,
             play: Play::Itself(play),
-            code: 0,
-            failures: 0,
+            ending: Ending::WELL,
         }
     }
 
+    /// One rank is to fail, with this code.
     pub(crate) fn exits(self, code: i32) -> Self {
-        let failures = 1;
-        Self {
-            code,
-            failures,
-            ..self
-        }
+        let ending = Ending::with_code(code);
+        Self { ending, ..self }
     }
 
     /// One more than [`Self::exits`] expects.
     pub(crate) fn one_more(self) -> Self {
-        let failures = self.failures + 1;
-        Self { failures, ..self }
+        let ending = self.ending.and_one_more();
+        Self { ending, ..self }
     }
 
     fn run(self, device: &str) -> std::result::Result<(), Failed> {
-        let Launched { status, output, .. } =
-            job::play(self.ranks, device, Others::GoOn, self.name);
-        // The launcher's code is that of the first rank that fails; it names each that does.
-        let failed = output.matches(" (pid ").count();
-        let is_expected = failed == self.failures || !environment::is_our_launcher();
-        match status {
-            Some(status) if status.code() == Some(self.code) && is_expected => Ok(()),
-            _ => Err(format!("{status:?} instead of {}:\n{output}", self.code).into()),
-        }
+        let ended = job::play(self.ranks, device, Others::GoOn, self.name);
+        Ok(self.ending.check(&ended)?)
     }
 }
 
@@ -149,8 +133,7 @@ fn main() {
     }
     let devices = devices();
     let mut suite = Suite::new("typed");
-    // What another launcher makes of a rank that dies is its own business.
-    let is_told = |scenario: &Scenario| scenario.code == 0 || environment::is_our_launcher();
+    let is_told = |scenario: &Scenario| scenario.ending.is_told();
     for (topic, scenarios) in topics {
         for scenario in scenarios.into_iter().filter(is_told) {
             for &device in &devices {

@@ -2,6 +2,7 @@
 
 use transom::raw::{Assert, Window as RawWindow};
 use transom::{Communicator, Error, ErrorKind, Info, Job, LockKind, Misuse, Op, Result, Window};
+use transom_testing::job::kill_oneself;
 
 use crate::Scenario;
 
@@ -27,8 +28,7 @@ fn lose(world: &Communicator, dying: &[u32]) -> Result<()> {
             // Another may die first.
             let own = everyone.target(world.rank())?;
             while own.load(0).is_ok_and(|come| come < others) {}
-            // SAFETY: both calls take integers.
-            unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+            kill_oneself();
         }
         for &rank in dying {
             everyone.target(rank)?.fetch_add(0, 1)?;

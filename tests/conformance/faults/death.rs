@@ -9,6 +9,7 @@ use transom::raw::{Assert, Window};
 use transom::{Error, Info, Job, LockKind, Result};
 use transom_testing::devices::is_soft;
 use transom_testing::environment;
+pub(super) use transom_testing::job::kill_oneself;
 use transom_testing::job::{self, Launched, Others};
 
 use crate::ops::{get, put};
@@ -177,11 +178,6 @@ pub(super) fn die(end: &str, job: Job) {
         }
         _ => panic!("no end {end:?}"),
     }
-}
-
-pub(super) fn kill_oneself() {
-    // SAFETY: both calls take integers.
-    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
 }
 
 /// What comes before the death. Windows are leaked by their drop.

@@ -242,6 +242,65 @@ pub fn run(command: &mut Command) -> Done {
     Job::start(command).finish()
 }
 
+/// How a job of [`play`] has to end.
+#[derive(Clone, Copy)]
+pub struct Ending {
+    /// The launcher's exit code.
+    code: i32,
+    /// How many ranks fail.
+    failures: usize,
+}
+
+impl Ending {
+    /// All ranks end well.
+    pub const WELL: Self = Self {
+        code: 0,
+        failures: 0,
+    };
+
+    /// One rank fails, with this code.
+    #[must_use]
+    pub fn with_code(code: i32) -> Self {
+        Self { code, failures: 1 }
+    }
+
+    /// One more rank fails.
+    #[must_use]
+    pub fn and_one_more(self) -> Self {
+        let failures = self.failures + 1;
+        Self { failures, ..self }
+    }
+
+    /// Whether the launcher says what is expected. What another launcher makes of a rank that fails is its own
+    /// business.
+    #[must_use]
+    pub fn is_told(self) -> bool {
+        self.failures == 0 || environment::is_our_launcher()
+    }
+
+    /// Fails, with all output, if the job ended otherwise.
+    ///
+    /// # Errors
+    /// What happened instead.
+    pub fn check(self, ended: &Launched) -> Result<(), String> {
+        let Launched { status, output, .. } = ended;
+        // The launcher's code is that of the first rank that fails; it names each that does.
+        let failed = output.matches(" (pid ").count();
+        let is_expected = failed == self.failures || !environment::is_our_launcher();
+        match status {
+            Some(status) if status.code() == Some(self.code) && is_expected => Ok(()),
+            _ => Err(format!("{status:?} instead of {}:\n{output}", self.code)),
+        }
+    }
+}
+
+/// Ends this process as if it had crashed.
+pub fn kill_oneself() -> ! {
+    // SAFETY: both calls take integers.
+    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    unreachable!("the signal cannot be caught")
+}
+
 /// What happens to the other ranks when one fails.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Others {
