@@ -117,7 +117,7 @@ impl Communicator {
         let before = membership.ranks();
         let former = |rank: &u32| {
             let in_world = before.binary_search(rank).ok()? as u32;
-            (0..ranks).find(|&rank| self.team().world_rank(rank).0 == in_world)
+            self.group().place_of(WorldRank(in_world))
         };
         let former_ranks = went_on.iter().filter_map(former).collect();
         Ok(Survivors {

@@ -41,18 +41,50 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
 pub(crate) fn start_limit(
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Option<Duration>, EnvironmentError> {
-    let Some(text) = variable(TIMEOUT) else {
-        return Ok(Some(DEFAULT_TIMEOUT));
+    let set = seconds(
+        TIMEOUT,
+        0,
+        variable,
+        "TRANSOM_START_TIMEOUT is not a number of seconds",
+        "set it to a whole number, to 0 to wait for ever, or unset it for 600",
+    )?;
+    let limit = set.unwrap_or(DEFAULT_TIMEOUT);
+    Ok((!limit.is_zero()).then_some(limit))
+}
+
+const SURVIVORS_TIMEOUT: &str = "TRANSOM_SURVIVORS_TIMEOUT";
+
+/// Long enough for a rank that computes, and notices a death when it next waits.
+const DEFAULT_SURVIVORS_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long to wait for ranks that have not answered after a death.
+pub(crate) fn survivors_limit(
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Result<Duration, EnvironmentError> {
+    let set = seconds(
+        SURVIVORS_TIMEOUT,
+        1,
+        variable,
+        "TRANSOM_SURVIVORS_TIMEOUT is not a number of seconds",
+        "set it to a whole number from 1, or unset it for 60",
+    )?;
+    Ok(set.unwrap_or(DEFAULT_SURVIVORS_TIMEOUT))
+}
+
+/// A variable that is a number of seconds, at least `least`; `None` if it is unset.
+fn seconds(
+    name: &'static str,
+    least: u32,
+    variable: impl Fn(&str) -> Option<OsString>,
+    problem: &'static str,
+    remedy: &'static str,
+) -> Result<Option<Duration>, EnvironmentError> {
+    let Some(text) = variable(name) else {
+        return Ok(None);
     };
     match text.to_str().and_then(|text| text.parse::<u32>().ok()) {
-        Some(0) => Ok(None),
-        Some(seconds) => Ok(Some(Duration::from_secs(seconds.into()))),
-        None => Err(EnvironmentError::new(
-            "TRANSOM_START_TIMEOUT is not a number of seconds",
-            &[TIMEOUT],
-            variable,
-            "set it to a whole number, to 0 to wait for ever, or unset it for 600",
-        )),
+        Some(seconds) if seconds >= least => Ok(Some(Duration::from_secs(seconds.into()))),
+        _ => Err(EnvironmentError::new(problem, &[name], variable, remedy)),
     }
 }
 
@@ -78,6 +110,20 @@ mod tests {
         for bad in ["", "soon", "-1", "1.5", "99999999999"] {
             let error = limit(Some(bad)).unwrap_err().to_string();
             assert!(error.contains(&format!("{TIMEOUT}={bad:?}")), "{error}");
+        }
+    }
+
+    #[test]
+    fn survivors_wait_for_a_minute_unless_they_are_told() {
+        let limit = |text: Option<&str>| survivors_limit(|_| text.map(OsString::from));
+        assert_eq!(limit(None).unwrap(), DEFAULT_SURVIVORS_TIMEOUT);
+        assert_eq!(limit(Some("1")).unwrap(), Duration::from_secs(1));
+        for bad in ["", "0", "soon", "-1", "1.5", "99999999999"] {
+            let error = limit(Some(bad)).unwrap_err().to_string();
+            assert!(
+                error.contains(&format!("{SURVIVORS_TIMEOUT}={bad:?}")),
+                "{error}"
+            );
         }
     }
 }

@@ -216,9 +216,8 @@ impl Agreement {
 
     /// Suspects those who have not answered this rank's question.
     fn suspect_the_silent(&mut self) {
-        if let Some(own) = self.own.as_ref().filter(|own| own.proposed.is_none()) {
-            let answered = |rank: &u32| own.promises.contains_key(rank);
-            (self.suspects).extend((0..self.size).filter(|rank| !answered(rank)));
+        if self.own.as_ref().is_some_and(|own| own.proposed.is_none()) {
+            self.suspects.extend(self.missing());
             self.advance();
         }
     }

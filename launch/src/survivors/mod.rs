@@ -24,7 +24,7 @@ use rdma_sys_shim::proof::Secret;
 use rdma_sys_shim::{JobSecret, NetworkPlace, random, without_signals};
 
 use crate::bootstrap::Ranks as Shown;
-use crate::environment::EnvironmentError;
+use crate::environment::{EnvironmentError, survivors_limit};
 use crate::rendezvous::{Member, Rendezvous, RendezvousError};
 use agreement::{Agreement, Outcome, Ranks};
 use wire::{Datagram, Said};
@@ -436,13 +436,12 @@ impl Shared {
 
     /// Whether this rank's kernel would know if that rank had ended.
     fn is_near(&self, rank: u32) -> bool {
-        let address = self.others.get().and_then(|others| others.address_of(rank));
-        let place = address.and_then(decoded).map(|(_, place)| place);
-        place.is_some_and(|place| place.is_near(&self.place))
+        let found = self.others.get().and_then(|others| others.place_of(rank));
+        found.is_some_and(|(_, place)| place.is_near(&self.place))
     }
 
     fn ways_to(&self, others: &Others, rank: u32) -> Vec<SocketAddr> {
-        let Some((port, place)) = others.address_of(rank).and_then(decoded) else {
+        let Some((port, place)) = others.place_of(rank) else {
             return Vec::new();
         };
         let ways = self.place.ways_to(&place).into_iter();
@@ -495,7 +494,8 @@ impl Shared {
 }
 
 impl Others {
-    fn address_of(&self, rank: u32) -> Option<&[u8]> {
+    /// The port and the place of a rank that has a socket.
+    fn place_of(&self, rank: u32) -> Option<(u16, NetworkPlace)> {
         let mut rest = &self.addresses[..];
         for before in 0.. {
             let (&len, behind) = rest.split_first()?;
@@ -508,16 +508,11 @@ impl Others {
             let end = address
                 .len()
                 .checked_sub(if rank == 0 { NONCE } else { 0 })?;
-            return Some(&address[..end]);
+            let (port, place) = address[..end].split_first_chunk()?;
+            return Some((u16::from_le_bytes(*port), NetworkPlace::decode(place)?));
         }
         None
     }
-}
-
-/// The port and the place in an address.
-fn decoded(address: &[u8]) -> Option<(u16, NetworkPlace)> {
-    let (port, place) = address.split_first_chunk()?;
-    Some((u16::from_le_bytes(*port), NetworkPlace::decode(place)?))
 }
 
 /// This rank does not go on.
@@ -556,27 +551,12 @@ pub enum SurvivorsError {
     },
 }
 
-const TIMEOUT: &str = "TRANSOM_SURVIVORS_TIMEOUT";
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
-
 /// Local. How long ranks wait for those that have not answered after a death, by `TRANSOM_SURVIVORS_TIMEOUT`.
 ///
 /// # Errors
 /// The variable is not a number of seconds.
 pub fn patience() -> Result<Duration, EnvironmentError> {
-    let variable = |name: &str| std::env::var_os(name);
-    let Some(text) = variable(TIMEOUT) else {
-        return Ok(DEFAULT_TIMEOUT);
-    };
-    match text.to_str().and_then(|text| text.parse::<u32>().ok()) {
-        Some(seconds @ 1..) => Ok(Duration::from_secs(seconds.into())),
-        _ => Err(EnvironmentError::new(
-            "TRANSOM_SURVIVORS_TIMEOUT is not a number of seconds",
-            &[TIMEOUT],
-            variable,
-            "set it to a whole number from 1, or unset it for 60",
-        )),
-    }
+    survivors_limit(|name| std::env::var_os(name))
 }
 
 #[cfg(test)]

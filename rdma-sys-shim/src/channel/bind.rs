@@ -33,7 +33,7 @@ pub(super) fn listener(networks: &[Network]) -> Result<TcpListener> {
 fn reached_at(networks: &[Network]) -> Vec<IpAddr> {
     match networks {
         [] => vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
-        [named] if !interfaces::named().is_empty() => vec![named.address],
+        [named] if !interfaces::named_interface().is_empty() => vec![named.address],
         _ => EVERYWHERE.to_vec(),
     }
 }

@@ -33,7 +33,7 @@ impl Network {
 }
 
 /// The interface that the environment names; empty if none.
-pub(crate) fn named() -> String {
+pub(crate) fn named_interface() -> String {
     variable("TRANSOM_TCP_INTERFACE").unwrap_or_default()
 }
 

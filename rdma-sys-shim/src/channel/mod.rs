@@ -25,7 +25,7 @@ pub(crate) use agent::{ChannelAgent, Next, Serve};
 pub(crate) use dial::{Dialling, Redialled, dial, redial};
 #[cfg(any(test, fuzzing))]
 pub(crate) use interfaces::Network;
-pub(crate) use interfaces::{Interface, all, named as interface, published, why_none};
+pub(crate) use interfaces::{Interface, all, named_interface, published, why_none};
 pub(crate) use listen::{Opened, open};
 pub(crate) use peers::{KnownPeers, Presence, Status};
 #[cfg(any(test, fuzzing))]

@@ -32,7 +32,8 @@ impl NetworkPlace {
     /// # Errors
     /// No descriptor is free, or no interface has that name.
     pub fn here(first: Option<IpAddr>) -> Result<Self> {
-        let published = interfaces::published(&interfaces::all()?, &interfaces::named(), first)?;
+        let published =
+            interfaces::published(&interfaces::all()?, &interfaces::named_interface(), first)?;
         Self::at(&published)
     }
 

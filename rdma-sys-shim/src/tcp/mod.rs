@@ -113,7 +113,7 @@ fn published(options: &str) -> Result<Vec<String>> {
 /// The interface named in a spec's options, otherwise in the environment; empty if none.
 fn named(options: &str) -> String {
     match options {
-        "" => channel::interface(),
+        "" => channel::named_interface(),
         interface => interface.to_owned(),
     }
 }
@@ -133,7 +133,7 @@ pub(crate) struct TcpDevice {
 impl TcpDevice {
     /// Opens a device for operations on memory that another device has registered: [`TcpDevice::register_as`].
     pub(crate) fn beside_another(secret: JobSecret) -> Result<Self> {
-        Self::open(&channel::interface(), secret, None, Keys::OfAnother)
+        Self::open(&channel::named_interface(), secret, None, Keys::OfAnother)
     }
 
     /// Registers memory that another device has registered, under its key. No other region has that key.

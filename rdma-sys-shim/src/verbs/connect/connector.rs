@@ -38,7 +38,7 @@ impl Connector {
     ) -> Result<Self> {
         let Opened {
             record, listener, ..
-        } = channel::open(&channel::interface(), secret, None)?;
+        } = channel::open(&channel::named_interface(), secret, None)?;
         let ends = Arc::new(Ends {
             own: Address {
                 record,
