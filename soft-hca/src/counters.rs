@@ -50,6 +50,7 @@ counters! {
     registrations "registrations"
     pages "pages registered"
     queue_pairs "queue pairs"
+    queue_bytes "bytes of queues"
     misuses "misuses"
 }
 

@@ -8,6 +8,7 @@
 //! | `fabric` | the file that all processes of a job map: queue pairs, regions, writes under way |
 //! | `context`, `engine` | an open device, and its thread, which takes requests from send queues |
 //! | `queue_pair`, `request`, `completion`, `region` | the objects of verbs |
+//! | `locked`, `queue_memory` | the memory that they lock |
 //! | `responder`, `placement`, `process` | what a request does at its target, and when it is in memory |
 //! | `personality`, `identity`, `settings`, `sysfs` | what adapters differ in, and how programs find them |
 //! | `failure`, `misuse`, `counters` | what fails by request; what programs do wrong; what they do |
@@ -23,10 +24,12 @@ mod failure;
 mod identity;
 pub mod job;
 mod lock;
+mod locked;
 mod misuse;
 pub mod personality;
 mod placement;
 mod process;
+mod queue_memory;
 mod queue_pair;
 mod region;
 mod request;

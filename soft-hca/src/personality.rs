@@ -66,8 +66,19 @@ pub struct Personality {
     pub overtake: bool,
     /// What a request takes on the wire, there and back.
     pub wire: Duration,
-    /// Whether registered memory counts against the limit of locked memory, as in `ib_umem_get` of the kernel.
-    pub locks_memory: bool,
+    /// How much memory a process may lock.
+    pub locks: LockLimit,
+}
+
+/// How much registered memory and memory of queues a process may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockLimit {
+    /// Any.
+    None,
+    /// What the system lets it lock (`RLIMIT_MEMLOCK`), unless it has `CAP_IPC_LOCK`.
+    System,
+    /// So many bytes.
+    Bytes(u64),
 }
 
 /// How inline data is treated when it is posted.
@@ -114,7 +125,7 @@ const MLX5: Personality = Personality {
     split: false,
     overtake: false,
     wire: Duration::ZERO,
-    locks_memory: false,
+    locks: LockLimit::None,
 };
 
 /// E810 in RoCE mode.
@@ -239,6 +250,11 @@ const RXE: Personality = Personality {
 };
 
 impl Personality {
+    /// Whether it is known what memory its queues take (`queue_memory`).
+    pub(crate) fn has_known_queues(&self) -> bool {
+        self.driver == MLX5.driver
+    }
+
     /// What a name, and options behind it separated by commas, say: `mlx5`, `irdma,late=200,split`.
     ///
     /// # Errors
@@ -282,7 +298,8 @@ impl Personality {
             "split" if value.is_empty() => self.split = true,
             "overtake" if value.is_empty() => self.overtake = true,
             "big-endian" if value.is_empty() => self.big_endian = true,
-            "locked" if value.is_empty() => self.locks_memory = true,
+            "locked" if value.is_empty() => self.locks = LockLimit::System,
+            "locked" => self.locks = LockLimit::Bytes(u64::from(number()?) << 20),
             "no-self" if value.is_empty() => self.connects_to_itself = false,
             "roce" if value.is_empty() => self.link = Link::Ethernet,
             "atomics" => {
@@ -317,13 +334,15 @@ mod tests {
 
     #[test]
     fn options_change_a_personality_and_what_is_unknown_is_told() {
-        let found = Personality::parse("mlx5,late=200,split,reads=4,atomics=none").unwrap();
+        let found = "mlx5,late=200,split,reads=4,atomics=none,locked=3";
+        let found = Personality::parse(found).unwrap();
         let wanted = Personality {
             late: Duration::from_micros(200),
             split: true,
             reads_out: 4,
             reads_in: 4,
             atomics: Atomics::None,
+            locks: LockLimit::Bytes(3 << 20),
             ..MLX5
         };
         assert_eq!(found, wanted);

@@ -1,36 +1,22 @@
 //! Registering memory.
 
 use std::ffi::c_void;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use crate::abi::{access, ibv_sge};
-use crate::completion::lock;
 use crate::context::Context;
 use crate::error::{Errno, Result};
 use crate::fabric::{Fabric, RegionEntry};
 use crate::failure::Call;
+use crate::locked::page_size;
 use crate::misuse;
 use crate::process;
 
 /// Rights that are of no concern here: windows, huge pages, relaxed ordering, and so on.
 const KNOWN: u32 = 0x3ff0_00ff;
 
-/// The bytes of locked memory of this process, under a lock so that the limit is not passed by two threads.
-static LOCKED: Mutex<u64> = Mutex::new(0);
-
-fn page_size() -> u64 {
-    static PAGE: AtomicU64 = AtomicU64::new(0);
-    if PAGE.load(Ordering::Relaxed) == 0 {
-        // SAFETY: has no preconditions.
-        let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-        PAGE.store(u64::try_from(size).unwrap_or(4096), Ordering::Relaxed);
-    }
-    PAGE.load(Ordering::Relaxed)
-}
-
 /// The pages that a range touches: the first address, and their bytes.
-fn pages(address: u64, len: u64) -> (u64, u64) {
+pub(crate) fn pages(address: u64, len: u64) -> (u64, u64) {
     let page = page_size();
     let first = address & !(page - 1);
     (
@@ -58,9 +44,6 @@ pub(crate) fn register(
     }
     let (first, bytes) = pages(address, len);
     are_mapped(first, bytes)?;
-    if context.personality().locks_memory {
-        lock_bytes(bytes)?;
-    }
     let fabric = context.fabric();
     let (place, entry) = fabric.take_region().ok_or(Errno::NO_MEMORY)?;
     let tag = entry.key.load(Ordering::Relaxed).wrapping_add(1) & 0xff;
@@ -90,13 +73,6 @@ pub(crate) fn deregister(context: &Context, key: u32) {
     }
     let mut posted = context.fabric().adapter(context.adapter()).posted.lock();
     posted.place_all();
-    if context.personality().locks_memory {
-        let (_, bytes) = pages(
-            entry.address.load(Ordering::Relaxed),
-            entry.len.load(Ordering::Relaxed),
-        );
-        *lock(&LOCKED) -= bytes;
-    }
     // The key stays, so that the next region here has another one.
     entry.len.store(0, Ordering::Relaxed);
     entry.access.store(0, Ordering::Relaxed);
@@ -120,35 +96,6 @@ fn are_mapped(first: u64, bytes: u64) -> Result<()> {
         at += len;
     }
     Ok(())
-}
-
-/// Counts memory as locked, within the limit of processes without the right to pass it, as `ib_umem_get` does.
-fn lock_bytes(bytes: u64) -> Result<()> {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: a place for the answer.
-    if unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit) } != 0 {
-        return Err(Errno::last());
-    }
-    let mut locked = lock(&LOCKED);
-    if bytes > limit.rlim_cur.saturating_sub(*locked) && !may_lock_all() {
-        return Err(Errno::NO_MEMORY);
-    }
-    *locked += bytes;
-    Ok(())
-}
-
-/// Whether this thread has `CAP_IPC_LOCK`.
-fn may_lock_all() -> bool {
-    const IPC_LOCK: u32 = 1 << 14;
-    // Version 3 of the call: effective, permitted and inheritable capabilities, in two halves.
-    let mut header = [0x2008_0522_u32, 0];
-    let mut sets = [[0_u32; 3]; 2];
-    // SAFETY: places of the sizes that version 3 asks for.
-    let code = unsafe { libc::syscall(libc::SYS_capget, header.as_mut_ptr(), sets.as_mut_ptr()) };
-    code == 0 && sets[0][0] & IPC_LOCK != 0
 }
 
 /// Whose memory a key may name, and what for.

@@ -21,8 +21,10 @@ use crate::engine;
 use crate::error::{Errno, Result};
 use crate::fabric::{CONTEXTS, Fabric, PAIRS, REGIONS};
 use crate::failure::Call;
+use crate::locked::{Locked, page_size};
 use crate::misuse;
 use crate::personality::{Atomics, Link};
+use crate::queue_memory;
 use crate::queue_pair::QueuePair;
 use crate::region;
 use crate::request::Request;
@@ -53,6 +55,7 @@ struct DomainObject {
 struct RegionObject {
     verbs: ibv_mr,
     inner: Arc<Context>,
+    _memory: Locked,
 }
 
 #[repr(C)]
@@ -68,6 +71,7 @@ struct QueueObject {
     inner: Arc<CompletionQueue>,
     context: Arc<Context>,
     users: AtomicUsize,
+    _memory: Locked,
 }
 
 #[repr(C)]
@@ -75,6 +79,7 @@ struct PairObject {
     verbs: ibv_qp,
     inner: Arc<QueuePair>,
     context: Arc<Context>,
+    _memory: Locked,
 }
 
 fn context_of<'a>(context: *mut ibv_context) -> &'a Arc<Context> {
@@ -611,6 +616,8 @@ fn register(
         }
     }
     let address = addr.addr() as u64;
+    let (_, pages) = region::pages(address, length as u64);
+    let memory = Locked::take(of.inner.personality().locks, pages)?;
     let key = region::register(&of.inner, of.number, address, length as u64, rights)?;
     of.users.fetch_add(1, Ordering::AcqRel);
     of.inner.objects.fetch_add(1, Ordering::AcqRel);
@@ -625,6 +632,7 @@ fn register(
             rkey: key,
         },
         inner: of.inner.clone(),
+        _memory: memory,
     }))
 }
 
@@ -721,6 +729,16 @@ unsafe extern "C" fn ibv_create_cq(
     or_null(create_cq(context, entries, tag, channel, vector))
 }
 
+/// Locks the memory of a queue or a queue pair, which depends on the size of a page; none if it is not known how much.
+fn lock_queue(context: &Context, bytes: impl FnOnce(u64) -> u64) -> Result<Locked> {
+    let personality = context.personality();
+    let known = personality.has_known_queues();
+    Locked::take(
+        personality.locks,
+        if known { bytes(page_size()) } else { 0 },
+    )
+}
+
 fn create_cq(
     context: *mut ibv_context,
     entries: c_int,
@@ -733,6 +751,9 @@ fn create_cq(
     if !(1..=COMPLETIONS).contains(&entries) || vector != 0 {
         return Err(Errno::INVALID);
     }
+    let memory = lock_queue(inner, |page| {
+        queue_memory::of_completions(entries as u32, page)
+    })?;
     // As mlx5: a power of two, of which one entry is not used.
     let capacity = (entries as u32 + 1).next_power_of_two() - 1;
     let told = (!channel.is_null()).then(|| {
@@ -740,6 +761,7 @@ fn create_cq(
         channel_of(channel).inner.clone()
     });
     let queue = Arc::new(CompletionQueue::new(capacity as usize, told));
+    inner.counters().queue_bytes.add(memory.bytes());
     inner.objects.fetch_add(1, Ordering::AcqRel);
     let object: *mut ibv_cq = make(QueueObject {
         verbs: ibv_cq {
@@ -756,6 +778,7 @@ fn create_cq(
         inner: queue.clone(),
         context: inner.clone(),
         users: AtomicUsize::new(0),
+        _memory: memory,
     });
     queue.set_handle(object.expose_provenance());
     Ok(object)
@@ -848,6 +871,8 @@ fn create_qp(domain: *mut ibv_pd, wanted: &mut ibv_qp_init_attr) -> Result<*mut 
         return Err(Errno::INVALID);
     }
     let queues = [wanted.send_cq, wanted.recv_cq];
+    let asked = wanted.cap;
+    let memory = lock_queue(&of.inner, |page| queue_memory::of_pair(&asked, page))?;
     let pair = QueuePair::new(
         &of.inner,
         of.number,
@@ -855,6 +880,7 @@ fn create_qp(domain: *mut ibv_pd, wanted: &mut ibv_qp_init_attr) -> Result<*mut 
         wanted.cap,
         wanted.sq_sig_all != 0,
     )?;
+    of.inner.counters().queue_bytes.add(memory.bytes());
     wanted.cap = pair.limits;
     of.users.fetch_add(1, Ordering::AcqRel);
     for queue in queues {
@@ -878,6 +904,7 @@ fn create_qp(domain: *mut ibv_pd, wanted: &mut ibv_qp_init_attr) -> Result<*mut 
         },
         inner: pair.clone(),
         context: of.inner.clone(),
+        _memory: memory,
     });
     pair.handle
         .store(object.expose_provenance(), Ordering::Release);
