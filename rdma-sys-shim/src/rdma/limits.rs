@@ -35,22 +35,24 @@ pub struct VerbsLimits {
 }
 
 /// The bytes that an adapter locks for the queues of a connection with this many send requests. It is computed as in
-/// the mlx5 driver, for requests with 220 inline bytes, and is about as much on other adapters.
+/// the mlx5 driver, for requests with 188 inline bytes, and is about as much on other adapters.
 #[must_use]
 pub fn queue_bytes(send_requests: u32) -> u64 {
-    const REQUEST: u64 = 448;
+    const REQUEST: u64 = 384;
     const COMPLETION: u64 = 64;
     const PAGE: u64 = 4096;
     let send_requests = u64::from(send_requests);
-    let queue = (REQUEST * send_requests).next_power_of_two();
-    // One more completion, for receiving.
-    let completions = COMPLETION * (send_requests + 1).next_power_of_two();
-    let doorbell = PAGE;
-    queue.next_multiple_of(PAGE) + completions.next_multiple_of(PAGE) + doorbell
+    // The receive queue is behind it.
+    let queue = (REQUEST * send_requests).next_power_of_two() + 64;
+    // One more completion for receiving, and one that the driver does not use.
+    let completions = COMPLETION * (send_requests + 2).next_power_of_two();
+    // Many queues share a page of doorbells.
+    let doorbells = 2 * 64;
+    queue.next_multiple_of(PAGE) + completions.next_multiple_of(PAGE) + doorbells
 }
 
-/// The default number of send requests of a connection.
-pub const SEND_QUEUE: u32 = 256;
+/// The default number of send requests of a connection: they fit into 32 KiB, and their completions into 8 KiB.
+pub const SEND_QUEUE: u32 = 85;
 
 #[cfg(test)]
 mod tests {
@@ -58,8 +60,10 @@ mod tests {
 
     #[test]
     fn queues_lock_whole_pages_of_a_power_of_two() {
-        assert_eq!(queue_bytes(SEND_QUEUE), 164 << 10);
-        assert_eq!(queue_bytes(64), 44 << 10);
-        assert_eq!(queue_bytes(1), 12 << 10);
+        let queues = |send_requests| queue_bytes(send_requests) - 128;
+        assert_eq!(queues(SEND_QUEUE), 44 << 10);
+        assert_eq!(queues(86), 76 << 10);
+        assert_eq!(queues(42), 24 << 10);
+        assert_eq!(queues(1), 8 << 10);
     }
 }

@@ -32,7 +32,7 @@ pub(super) struct Settings {
 /// as long. TCP detects a dead process sooner.
 const TIMEOUT: u8 = 18;
 const RETRIES: u8 = 6;
-const LEAST_SEND_QUEUE: u32 = 64;
+const LEAST_SEND_QUEUE: u32 = 32;
 /// To register a megabyte and deregister it takes about as long as to copy it. If the kernel is the device, it copies
 /// all data anyway, and registers cheaply.
 const COPIED: usize = 1 << 20;
@@ -186,7 +186,7 @@ mod tests {
         };
         let given = |value, limits| set(value).within(&limits).map(|kept| kept.send_queue);
         assert_eq!(given(16384, device(16384, 32767)).unwrap(), 16384);
-        assert_eq!(given(256, device(100, 32767)).unwrap(), 100);
+        assert_eq!(given(85, device(60, 32767)).unwrap(), 60);
         for (limits, most) in [(device(16384, 32767), "16384"), (device(16384, 500), "499")] {
             let text = given(32768, limits).unwrap_err().to_string();
             assert!(text.contains("TRANSOM_RDMA_SEND_QUEUE=32768"), "{text}");
@@ -210,7 +210,7 @@ mod tests {
             ("TIMEOUT", |kept| kept.timeout.into(), [1, 22]),
             ("RETRIES", |kept| kept.retries.into(), [0, 6]),
             ("COPY", |kept| kept.copied(false) as i64, [0, 1 << 30]),
-            ("SEND_QUEUE", |kept| kept.send_queue.into(), [64, 1 << 15]),
+            ("SEND_QUEUE", |kept| kept.send_queue.into(), [32, 1 << 15]),
             (
                 "PKEY",
                 |kept| kept.partition.unwrap_or(0).into(),

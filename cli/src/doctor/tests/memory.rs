@@ -28,14 +28,14 @@ fn a_small_limit_of_locked_memory_is_a_failure_and_a_larger_one_a_warning() {
     assert!(line.contains("limited to 8 MiB"), "{line}");
     assert!(line.contains("cannot allocate memory"), "{line}");
     assert!(
-        line.contains("the queues of 12 peers (164 KiB each"),
+        line.contains("the queues of 46 peers (44.1 KiB each"),
         "{line}"
     );
     fake.limits("67108864", "67108864", "1024 524288");
     let report = fake.examine("");
     assert_eq!(exit_code(&report.0), 0);
     let found = &report.only("locked memory").found;
-    assert!(found.contains("the queues of 362 peers"), "{found}");
+    assert!(found.contains("the queues of 1345 peers"), "{found}");
 }
 
 #[test]

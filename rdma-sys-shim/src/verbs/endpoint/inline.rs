@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn the_most_that_adapters_carry_is_found() {
         for (granted, posted, most) in [
-            (1024, 1024, 220),
+            (1024, 1024, 188),
             (101, 101, 101),
             (96, 96, 96),
             (1024, 96, 96),

@@ -110,15 +110,15 @@ mod tests {
     fn a_queue_that_is_not_to_be_locked_says_how_much_is_needed() {
         let refused = |code, limit| {
             let source = io::Error::from_raw_os_error(code);
-            let call = "creating a queue pair of 256 send requests";
-            explain_refusal(call.to_owned(), source, 256, limit)
+            let call = "creating a queue pair of 85 send requests";
+            explain_refusal(call.to_owned(), source, 85, limit)
         };
         let locked = refused(libc::ENOMEM, 64 << 10);
         assert!(locked.is_out_of_memory());
         assert_eq!(
             locked.to_string(),
-            "creating a queue pair of 256 send requests failed: Cannot allocate memory (os error 12) (the queues of a \
-             connection lock about 164 KiB, and the limit of locked memory is 64 KiB; raise it with `ulimit -l`)"
+            "creating a queue pair of 85 send requests failed: Cannot allocate memory (os error 12) (the queues of a \
+             connection lock about 44 KiB, and the limit of locked memory is 64 KiB; raise it with `ulimit -l`)"
         );
         for (code, limit) in [
             (libc::ENOMEM, libc::RLIM_INFINITY),
