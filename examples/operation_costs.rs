@@ -4,10 +4,11 @@
 //!
 //! `soft-hca` counts what the adapters do. The difference between two numbers of repetitions is the operations' part.
 
-use transom::{Job, LockKind, Result, Window};
+use transom::raw::{self, Assert};
+use transom::{Info, Job, LockKind, Result, Window};
 
 const OPERATIONS: &str = "put, get, put-SIZE, get-SIZE (64k, up to 16m), put-registered-SIZE, get-registered-SIZE, \
-    batch, batch-SIZE, fetch-add, lock-put-unlock, fence, window";
+    batch, batch-SIZE, fetch-add, lock-put-unlock, fence (one call), epoch (two fences and a put), window";
 const WORDS: usize = (1 << 21) + 64;
 
 fn main() -> Result<()> {
@@ -29,8 +30,18 @@ fn main() -> Result<()> {
     let mut registered = job.register(vec![1_u64; WORDS])?;
     match operation.as_str() {
         "fence" => {
+            let window = raw::Window::allocate(world, 8, 1, &Info::new())?;
             for _ in 0..times {
-                window.fence(|_| Ok(()))?;
+                window.fence(Assert::NONE)?;
+            }
+            window.free()?;
+        }
+        "epoch" => {
+            for _ in 0..times {
+                window.fence(|epoch| match is_origin {
+                    true => epoch.target(0)?.put(0, &data[..1]),
+                    false => Ok(()),
+                })?;
             }
         }
         "window" => {

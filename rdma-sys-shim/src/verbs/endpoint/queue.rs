@@ -304,9 +304,10 @@ impl<L: Link> SendQueue<L> {
             return Err(destroyed());
         }
         let ticket = self.posted + 1;
-        let report = self
-            .signals
-            .reports(request, ticket, self.pending.is_empty());
+        // Nobody waits for stored words, so their reports may still be in the completion queue.
+        let mut before = self.pending.iter();
+        let is_first = before.all(|pending| pending.operation == Operation::Store);
+        let report = self.signals.reports(request, ticket, is_first);
         self.unposted.add(request, ticket, report);
         self.note_posted(request);
         if report {

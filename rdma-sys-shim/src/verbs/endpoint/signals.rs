@@ -34,12 +34,12 @@ impl Signals {
         self.newest
     }
 
-    /// Whether to signal the next request. `idle`: no request is before it.
+    /// Whether to signal the next request. `first`: no request is before it, or only stored words.
     #[inline]
-    pub(super) fn reports(&mut self, request: &Request, ticket: u64, idle: bool) -> bool {
+    pub(super) fn reports(&mut self, request: &Request, ticket: u64, first: bool) -> bool {
         self.bytes += u64::from(request.local.len);
         let report =
-            request.signal || idle || ticket - self.newest >= self.every || self.bytes >= BYTES;
+            request.signal || first || ticket - self.newest >= self.every || self.bytes >= BYTES;
         if report {
             self.note(ticket);
         }

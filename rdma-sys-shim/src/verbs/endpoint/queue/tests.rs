@@ -221,6 +221,30 @@ fn the_first_every_sixteenth_and_many_bytes_are_signalled() {
 }
 
 #[test]
+fn the_first_behind_a_stored_word_is_signalled() {
+    let mut bench = Bench::new(256);
+    bench.store(0, 1);
+    for _ in 0..20 {
+        bench.write(8).unwrap();
+    }
+    assert_eq!(bench.signalled(), [1, 2, 18]);
+    bench.report(2, None);
+    bench.report(18, None);
+    // Behind other requests, a stored word is one of them.
+    bench.store(1, 2);
+    bench.write(8).unwrap();
+    bench.queue.post_waiting(22).unwrap();
+    assert_eq!(bench.signalled(), [1, 2, 18, 23], "somebody asked");
+    bench.report(23, None);
+    for old in 2..4 {
+        bench.store(old, old + 1);
+    }
+    bench.write(8).unwrap();
+    bench.write(8).unwrap();
+    assert_eq!(bench.signalled()[4..], [24, 25, 26]);
+}
+
+#[test]
 fn a_chain_is_linked_and_signalled_like_single_requests() {
     let mut bench = Bench::new(256);
     let nothing = Request::whole(
