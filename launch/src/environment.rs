@@ -32,7 +32,7 @@ impl EnvironmentError {
     }
 }
 
-const TIMEOUT: &str = "TRANSOM_START_TIMEOUT";
+pub(crate) const START_TIMEOUT: &str = "TRANSOM_START_TIMEOUT";
 
 /// Much longer than the time between the start of the first and the last rank of a large job on a slow file system.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
@@ -42,7 +42,7 @@ pub(crate) fn start_limit(
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Option<Duration>, EnvironmentError> {
     let set = seconds(
-        TIMEOUT,
+        START_TIMEOUT,
         0,
         variable,
         "TRANSOM_START_TIMEOUT is not a number of seconds",
@@ -52,7 +52,7 @@ pub(crate) fn start_limit(
     Ok((!limit.is_zero()).then_some(limit))
 }
 
-const SURVIVORS_TIMEOUT: &str = "TRANSOM_SURVIVORS_TIMEOUT";
+pub(crate) const SURVIVORS_TIMEOUT: &str = "TRANSOM_SURVIVORS_TIMEOUT";
 
 /// Long enough for a rank that computes, and notices a death when it next waits.
 const DEFAULT_SURVIVORS_TIMEOUT: Duration = Duration::from_secs(60);
@@ -109,7 +109,10 @@ mod tests {
         assert_eq!(limit(Some("7")).unwrap(), Some(Duration::from_secs(7)));
         for bad in ["", "soon", "-1", "1.5", "99999999999"] {
             let error = limit(Some(bad)).unwrap_err().to_string();
-            assert!(error.contains(&format!("{TIMEOUT}={bad:?}")), "{error}");
+            assert!(
+                error.contains(&format!("{START_TIMEOUT}={bad:?}")),
+                "{error}"
+            );
         }
     }
 

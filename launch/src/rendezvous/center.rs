@@ -25,6 +25,7 @@ pub(super) struct Center {
     size: u32,
     /// How long to wait for ranks. `None`: forever.
     pub(super) limit: Option<Duration>,
+    limited_by: &'static str,
     newcomers: Newcomers,
     register: Register,
     /// In the order in which ranks came. A refused rank is here too, so that it learns why.
@@ -42,6 +43,7 @@ impl Center {
         let mut center = Self {
             size: member.size,
             limit,
+            limited_by: member.limited_by,
             newcomers: Newcomers::new(listeners, member.secret.clone(), MOST)?,
             register: Register::new(member.size),
             lines: Vec::new(),
@@ -75,9 +77,9 @@ impl Center {
             }
             let missing = Ranks(&missing);
             if is_over(deadline) {
-                let limit = seconds(self.limit);
+                let (limit, limited_by) = (seconds(self.limit), self.limited_by);
                 return Err(Fault::new(format!(
-                    "{missing} did not come to {address} within {limit} s (TRANSOM_START_TIMEOUT){seen}"
+                    "{missing} did not come to {address} within {limit} s ({limited_by}){seen}"
                 ))
                 .into());
             }
@@ -154,9 +156,9 @@ impl Center {
         deadline: Option<Instant>,
     ) -> Result<(), RendezvousError> {
         if is_over(deadline) {
-            let (ranks, limit) = (Ranks(ranks), seconds(self.limit));
+            let (ranks, limit, limited_by) = (Ranks(ranks), seconds(self.limit), self.limited_by);
             return Err(Fault::new(format!(
-                "{ranks} came to the rendezvous, and then said nothing for {limit} s (TRANSOM_START_TIMEOUT)"
+                "{ranks} came to the rendezvous, and then said nothing for {limit} s ({limited_by})"
             ))
             .into());
         }

@@ -38,7 +38,7 @@ pub enum RendezvousError {
     },
     /// No process listens at rank 0's address.
     #[error(
-        "rank 0 was not met at {address} for {waited:.0?} (TRANSOM_START_TIMEOUT): {last}; it has not \
+        "rank 0 was not met at {address} for {waited:.0?} ({limited_by}): {last}; it has not \
          started there, or its job began without this process, or the network keeps it away"
     )]
     NoAnswer {
@@ -46,6 +46,8 @@ pub enum RendezvousError {
         address: Address,
         /// How long this rank tried.
         waited: Duration,
+        /// The environment variable that sets the limit.
+        limited_by: &'static str,
         /// How the last attempt ended.
         last: String,
     },
@@ -92,12 +94,14 @@ pub enum RendezvousError {
     #[error("what came from rank 0 was changed on the way, or is of another version of transom")]
     HostGarbled,
     /// Rank 0 is connected, but sends nothing.
-    #[error("rank 0 said nothing for {limit:.0?} ({during}); TRANSOM_START_TIMEOUT sets the limit")]
+    #[error("rank 0 said nothing for {limit:.0?} ({during}); {limited_by} sets the limit")]
     HostSilent {
         /// What this rank waited for.
         during: &'static str,
         /// How long this rank waited.
         limit: Duration,
+        /// The environment variable that sets it.
+        limited_by: &'static str,
     },
     /// The blocks of an allgather do not fit a message.
     #[error("an allgather of {len} bytes of each of {size} ranks does not fit a message of 4 GiB")]

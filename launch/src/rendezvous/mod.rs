@@ -60,6 +60,8 @@ pub struct Member {
     pub(crate) size: u32,
     pub(crate) address: Address,
     pub(crate) secret: Secret,
+    /// The environment variable that limits the wait, for errors.
+    pub(crate) limited_by: &'static str,
 }
 
 /// The ranks of a job, which have met.

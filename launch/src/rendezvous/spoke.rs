@@ -25,6 +25,7 @@ pub(super) struct Spoke {
     stream: TcpStream,
     channel: Channel,
     pub(super) limit: Option<Duration>,
+    limited_by: &'static str,
 }
 
 /// How an attempt to meet rank 0 failed.
@@ -146,7 +147,11 @@ impl Spoke {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if is_time_out(&error) => {
                     let limit = limit.unwrap_or_default();
-                    return Err(RendezvousError::HostSilent { during, limit });
+                    return Err(RendezvousError::HostSilent {
+                        during,
+                        limit,
+                        limited_by: self.limited_by,
+                    });
                 }
                 Err(_) => return Err(RendezvousError::HostLeft { during }),
             }
@@ -172,6 +177,7 @@ impl Spoke {
                         stream,
                         channel,
                         limit,
+                        limited_by: member.limited_by,
                     });
                 }
                 Err(Failure::Final(error)) => return Err(error),
@@ -187,6 +193,7 @@ impl Spoke {
                 return Err(RendezvousError::NoAnswer {
                     address,
                     waited,
+                    limited_by: member.limited_by,
                     last,
                 });
             }

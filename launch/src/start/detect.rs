@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 
-use crate::environment::EnvironmentError;
+use crate::environment::{EnvironmentError, START_TIMEOUT};
 use crate::pmi::{self, Launcher};
 use crate::rendezvous::{Address, MAX_RANKS, Member, Secret};
 
@@ -250,6 +250,7 @@ impl Environment<'_> {
             size,
             address,
             secret,
+            limited_by: START_TIMEOUT,
         }))
     }
 

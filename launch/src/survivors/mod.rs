@@ -24,7 +24,7 @@ use rdma_sys_shim::proof::Secret;
 use rdma_sys_shim::{JobSecret, NetworkPlace, random, without_signals};
 
 use crate::bootstrap::Ranks as Shown;
-use crate::environment::{EnvironmentError, survivors_limit};
+use crate::environment::{EnvironmentError, SURVIVORS_TIMEOUT, survivors_limit};
 use crate::rendezvous::{Member, Rendezvous, RendezvousError};
 use agreement::{Agreement, Outcome, Ranks};
 use wire::{Datagram, Said};
@@ -266,6 +266,7 @@ impl SurvivorSocket {
             size: group.len() as u32,
             address: address.into(),
             secret: Secret::new(key.tag("meeting", &[&round.to_le_bytes(), &numbers])),
+            limited_by: SURVIVORS_TIMEOUT,
         };
         let begun = Instant::now();
         // The first rank looks for all, and the others for it, as far as they are not connected.
@@ -476,7 +477,11 @@ impl Shared {
                 Some(meeting) => return Ok(meeting),
                 None if is_hopeless() => return Err(RendezvousError::HostLeft { during }),
                 None if begun.elapsed() >= limit => {
-                    return Err(RendezvousError::HostSilent { during, limit });
+                    return Err(RendezvousError::HostSilent {
+                        during,
+                        limit,
+                        limited_by: SURVIVORS_TIMEOUT,
+                    });
                 }
                 None => drop(self.news.wait_timeout(self.state(), ASK)),
             }
@@ -527,7 +532,7 @@ pub enum SurvivorsError {
     },
     /// Too few ranks took part.
     #[error(
-        "{} did not take part within {waited:.0?} (TRANSOM_SURVIVORS_TIMEOUT); those who did are not more than half of \
+        "{} did not take part within {waited:.0?} ({SURVIVORS_TIMEOUT}); those who did are not more than half of \
          the ranks, so others may go on without them",
         Shown(.missing)
     )]

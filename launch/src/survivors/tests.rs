@@ -50,6 +50,7 @@ fn met(
     comers: &[u32],
     round: u32,
     group: &[u32],
+    limit: Duration,
     is_gone: impl Fn(u32) -> bool + Sync,
 ) -> Vec<Result<Vec<Vec<u8>>, RendezvousError>> {
     thread::scope(|scope| {
@@ -60,7 +61,7 @@ fn met(
                 false => Fate::Lives,
             };
             scope.spawn(move || {
-                let met = socket.meet(round, group, LONG, fate)?;
+                let met = socket.meet(round, group, limit, fate)?;
                 Ok(met.allgather(&rank.to_le_bytes()).unwrap())
             })
         };
@@ -90,7 +91,7 @@ fn those_who_live_agree_and_meet() {
             .iter()
             .map(|rank| rank.to_le_bytes().to_vec())
             .collect();
-        for gathered in met(&sockets, &live, round, &live, |_| false) {
+        for gathered in met(&sockets, &live, round, &live, LONG, |_| false) {
             assert_eq!(gathered.unwrap(), blocks);
         }
     }
@@ -140,7 +141,7 @@ fn those_who_have_not_met_agree_again() {
         }
         let live: Vec<u32> = members.into_iter().filter(|rank| *rank != dead).collect();
         let begun = Instant::now();
-        for failed in met(&sockets, &live, 0, &members, |rank| rank == dead) {
+        for failed in met(&sockets, &live, 0, &members, LONG, |rank| rank == dead) {
             failed.unwrap_err();
         }
         assert!(begun.elapsed() < LONG / 2, "the death is noticed at once");
@@ -148,10 +149,28 @@ fn those_who_have_not_met_agree_again() {
             assert_eq!(group.unwrap(), live);
         }
         assert!(
-            met(&sockets, &live, 1, &live, |_| false)
+            met(&sockets, &live, 1, &live, LONG, |_| false)
                 .iter()
                 .all(Result::is_ok)
         );
+    }
+}
+
+/// One that listens, and one that does not come.
+#[test]
+fn errors_of_those_who_have_not_met_name_the_variable_of_their_limit() {
+    for comers in [[0, 1], [1, 2]] {
+        let sockets = sockets(3);
+        let members = [0, 1, 2];
+        for group in agreed(&sockets, &members, &[], 0, &members) {
+            assert_eq!(group.unwrap(), members);
+        }
+        let second = Duration::from_secs(1);
+        for failed in met(&sockets, &comers, 0, &members, second, |_| false) {
+            let error = failed.unwrap_err().to_string();
+            assert!(error.contains("TRANSOM_SURVIVORS_TIMEOUT"), "{error}");
+            assert!(!error.contains("TRANSOM_START_TIMEOUT"), "{error}");
+        }
     }
 }
 
@@ -192,6 +211,6 @@ fn a_rank_alone_goes_on() {
     let sockets = sockets(3);
     let group = agreed(&sockets, &[1], &[0, 2], 0, &[0, 1, 2]).remove(0);
     assert_eq!(group.unwrap(), [1]);
-    let gathered = met(&sockets, &[1], 0, &[1], |_| false).remove(0);
+    let gathered = met(&sockets, &[1], 0, &[1], LONG, |_| false).remove(0);
     assert_eq!(gathered.unwrap(), [1_u32.to_le_bytes()]);
 }

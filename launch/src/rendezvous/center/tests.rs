@@ -19,6 +19,7 @@ fn members(size: u32) -> Vec<Member> {
         size,
         address: address.clone(),
         secret: Secret::new("secret"),
+        limited_by: "LIMIT",
     };
     (0..size).map(member).collect()
 }
@@ -140,9 +141,8 @@ fn those_who_say_nothing_more_are_named() {
         // The other ranks need not end by themselves.
         (fault(error), told.join().unwrap())
     });
-    let expected = Fault::new(
-        "ranks 1, 3 came to the rendezvous, and then said nothing for 1 s (TRANSOM_START_TIMEOUT)",
-    );
+    let expected =
+        Fault::new("ranks 1, 3 came to the rendezvous, and then said nothing for 1 s (LIMIT)");
     assert_eq!(told, (expected.clone(), Message::Fault(expected)));
 }
 

@@ -21,6 +21,7 @@ fn meeting(rank: u32, size: u32, address: &str, secret: &str) -> Starter {
         size,
         address: Address::parse(address).unwrap(),
         secret: Secret::new(secret),
+        limited_by: START_TIMEOUT,
     })
 }
 
