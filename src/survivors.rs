@@ -191,10 +191,19 @@ fn named(error: SurvivorsError, in_world: impl Fn(u32) -> Option<u32>) -> Error 
             let reason = SurvivorsError::Excluded { group }.to_string();
             Error::new(OPERATION, PeerError::Excluded { rank, reason })
         }
-        SurvivorsError::Missing { missing, waited } => {
-            let missing = here(missing);
+        SurvivorsError::Missing {
+            missing,
+            apart,
+            waited,
+        } => {
+            let (missing, apart) = (here(missing), here(apart));
             let rank = first(&missing);
-            let reason = SurvivorsError::Missing { missing, waited }.to_string();
+            let missing = SurvivorsError::Missing {
+                missing,
+                apart,
+                waited,
+            };
+            let reason = missing.to_string();
             Error::new(OPERATION, PeerError::Missing { rank, reason })
         }
         SurvivorsError::Unknown => {

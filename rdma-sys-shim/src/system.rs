@@ -17,6 +17,8 @@ pub struct HostIdentity {
     pub boot: [u8; 16],
     /// Containers on one kernel see each other's processes only if they share this namespace.
     pub pid_namespace: u64,
+    /// Processes reach each other at loopback addresses only if they share this namespace, too.
+    pub network_namespace: u64,
 }
 
 impl HostIdentity {
@@ -25,9 +27,14 @@ impl HostIdentity {
     /// # Errors
     /// It may be readable, but no descriptor was free.
     pub fn this() -> Result<Self> {
+        let namespace = |name| {
+            let found = fs::metadata(format!("/proc/thread-self/ns/{name}"));
+            found.map_or(0, |data| data.ino())
+        };
         Ok(Self {
             boot: boot_id()?,
-            pid_namespace: fs::metadata("/proc/thread-self/ns/pid").map_or(0, |data| data.ino()),
+            pid_namespace: namespace("pid"),
+            network_namespace: namespace("net"),
         })
     }
 }

@@ -95,6 +95,7 @@ pub(crate) fn host_identity(rank: u32) -> Result<String> {
     let HostIdentity {
         boot,
         pid_namespace,
+        ..
     } = HostIdentity::this().map_err(|error| Error::from(error).during("job start"))?;
     Ok(match (u128::from_be_bytes(boot), pid_namespace) {
         (0, _) | (_, 0) => format!("{rank:x}"),
@@ -107,6 +108,12 @@ pub(crate) fn host_identity(rank: u32) -> Result<String> {
 pub(super) fn machine_identity() -> u64 {
     let boot = HostIdentity::this().map_or([0; 16], |host| host.boot);
     u128::from_be_bytes(boot) as u64
+}
+
+/// Local. The network namespace of this rank, which reaches those of the same one at loopback addresses; 0 if it is
+/// unknown.
+pub(super) fn network_identity() -> u64 {
+    HostIdentity::this().map_or(0, |host| host.network_namespace)
 }
 
 /// Warns of variables in the environment that had an effect in earlier versions. Rank 0 does so for all ranks.

@@ -102,7 +102,7 @@ struct Round {
 }
 
 impl SurvivorSocket {
-    /// Local. For rank `me` of a job that is about to start. `is_local`: all ranks run on this host.
+    /// Local. For rank `me` of a job that is about to start. `is_local`: all ranks run in this network namespace.
     ///
     /// # Errors
     /// The system refuses a socket.
@@ -229,8 +229,10 @@ impl SurvivorSocket {
                     return Err(SurvivorsError::Excluded { group: of(group) });
                 }
                 Some(Outcome::Missing(missing)) => {
+                    let missing = of(missing);
                     return Err(SurvivorsError::Missing {
-                        missing: of(missing),
+                        apart: shared.apart(&missing),
+                        missing,
                         waited: begun.elapsed(),
                     });
                 }
@@ -441,6 +443,15 @@ impl Shared {
         found.is_some_and(|(_, place)| place.is_near(&self.place))
     }
 
+    /// Those of these ranks that run in other network namespaces of this machine.
+    fn apart(&self, ranks: &[u32]) -> Vec<u32> {
+        let is_apart = |rank: &u32| {
+            let found = self.others.get().and_then(|others| others.place_of(*rank));
+            found.is_some_and(|(_, place)| place.is_apart(&self.place))
+        };
+        ranks.iter().copied().filter(is_apart).collect()
+    }
+
     fn ways_to(&self, others: &Others, rank: u32) -> Vec<SocketAddr> {
         let Some((port, place)) = others.place_of(rank) else {
             return Vec::new();
@@ -533,12 +544,15 @@ pub enum SurvivorsError {
     /// Too few ranks took part.
     #[error(
         "{} did not take part within {waited:.0?} ({SURVIVORS_TIMEOUT}); those who did are not more than half of \
-         the ranks, so others may go on without them",
-        Shown(.missing)
+         the ranks, so others may go on without them{}",
+        Shown(.missing),
+        Apart(.apart)
     )]
     Missing {
         /// The ranks that did not answer, and are not known to have ended.
         missing: Vec<u32>,
+        /// Those of them that run in other network namespaces of this rank's machine.
+        apart: Vec<u32>,
         /// How long this rank waited.
         waited: Duration,
     },
@@ -554,6 +568,22 @@ pub enum SurvivorsError {
         /// The system's answer.
         source: std::io::Error,
     },
+}
+
+struct Apart<'a>(&'a [u32]);
+
+impl fmt::Display for Apart<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            [] => Ok(()),
+            apart => write!(
+                f,
+                "; between this rank and {}, which are in different network namespaces of one machine, there has to be \
+                 a network",
+                Shown(apart)
+            ),
+        }
+    }
 }
 
 /// Local. How long ranks wait for those that have not answered after a death, by `TRANSOM_SURVIVORS_TIMEOUT`.

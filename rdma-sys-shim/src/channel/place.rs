@@ -1,8 +1,6 @@
 //! Where a process can be reached, and in which order to try the addresses of a peer.
 
-use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket};
-use std::os::unix::fs::MetadataExt as _;
 
 use super::bind;
 use super::interfaces::{self, Interface, Network};
@@ -62,11 +60,11 @@ impl NetworkPlace {
     }
 
     pub(super) fn at(published: &[Interface]) -> Result<Self> {
-        let net = fs::metadata("/proc/thread-self/ns/net");
+        let host = HostIdentity::this()?;
         Ok(Self {
             namespace: Namespace {
-                boot: HostIdentity::this()?.boot,
-                inode: net.map_or(0, |net| net.ino()),
+                boot: host.boot,
+                inode: host.network_namespace,
             },
             networks: published.iter().map(|one| one.network).collect(),
         })
@@ -76,6 +74,12 @@ impl NetworkPlace {
     #[must_use]
     pub fn is_near(&self, peer: &Self) -> bool {
         self.namespace == peer.namespace
+    }
+
+    /// Local. Whether both are in different network namespaces of one machine.
+    #[must_use]
+    pub fn is_apart(&self, peer: &Self) -> bool {
+        self.namespace.boot == peer.namespace.boot && !self.is_near(peer)
     }
 
     /// Local. The addresses of a peer, in the order in which to try them from here. An address that both hosts have,

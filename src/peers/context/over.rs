@@ -14,8 +14,8 @@ use crate::peers::control_header::WORLD;
 use crate::peers::gather::{bootstrap_error, gather_any_by, gather_by};
 use crate::peers::peer::{refusal, refused};
 use crate::peers::start::{
-    Whereabouts, host_identity, job_secret, joining, machine_identity, named_device, open,
-    position, shared_out, spec, warn_of_retired_variables,
+    Whereabouts, host_identity, job_secret, joining, machine_identity, named_device,
+    network_identity, open, position, shared_out, spec, warn_of_retired_variables,
 };
 use crate::peers::{Fabric, Hosts, fork, join_parts, split_parts};
 use crate::terms::ThreadLevel;
@@ -32,6 +32,8 @@ struct Hello {
     host: u64,
     /// Equal for all ranks that may share processors, even in containers that do not see each other.
     machine: u64,
+    /// As [`network_identity`] says.
+    network: u64,
     size: u32,
     /// The digest of [`shared_out`].
     devices: u32,
@@ -42,7 +44,7 @@ struct Hello {
 }
 
 /// The last byte is the version of the format.
-const MAGIC: [u8; 8] = *b"transom\x05";
+const MAGIC: [u8; 8] = *b"transom\x06";
 
 /// The rank and the size that the allgather names; it is not asked again. No other rank has been told of this one yet.
 ///
@@ -181,7 +183,8 @@ impl Start<'_> {
             secret,
         };
         // A rank that cannot start continues until the others know why.
-        let is_local = whereabouts.span == JobSpan::OneHost;
+        let is_local = whereabouts.span == JobSpan::OneHost
+            && all.iter().all(|one| one.network == own.network);
         let ready = place.and(named).and_then(|named| {
             let device = match named {
                 Some(device) => device,
@@ -280,6 +283,7 @@ fn hosts(by: &dyn Allgather, (rank, size): (u32, u32), mine: &str) -> Result<Vec
         size,
         host: fnv_1a(mine.as_bytes()),
         machine: machine_identity(),
+        network: network_identity(),
         devices: shared_out(),
         joining: match mine {
             // All ranks share this host.
