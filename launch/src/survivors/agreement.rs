@@ -31,7 +31,8 @@
 //!
 //! **Its end.** After `patience`, the rank of the ballot suspects those who have not answered: they did not make the call,
 //! are stopped, or are on the other side of a broken network. If the rest may not go on, it waits for them as long
-//! again. A rank returns by then at the latest, with an error that names those whose answer is missing.
+//! again. A rank returns by then at the latest, with an error that names those whose answer is missing. It tells the
+//! others, which return too if they have waited for `patience`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -290,8 +291,13 @@ impl Agreement {
                 self.hear(ballot, now);
                 self.learn(ballot, group);
             }
-            What::GaveUp(ballot, missing) if ballot >= self.promised && self.outcome.is_none() => {
-                self.outcome = Some(Outcome::Missing(missing));
+            What::GaveUp(ballot, missing) if self.outcome.is_none() => {
+                let has_waited = now >= self.silence_at;
+                match ballot >= self.promised && has_waited {
+                    true => self.outcome = Some(Outcome::Missing(missing)),
+                    // Others may come yet, and go on with this rank.
+                    false => self.suspect(from, false, now),
+                }
             }
             What::Decided(..) | What::GaveUp(..) => {}
         }

@@ -380,6 +380,31 @@ fn ranks_that_suspect_each_other_are_not_in_one_group() {
     }
 }
 
+/// A rank that was cut off gives up, and is heard again. Rank 0 has waited for a while, and rank 1 comes later.
+#[test]
+fn who_has_just_come_does_not_give_up_with_others() {
+    let late = 2 * PATIENCE;
+    let begun = [late - PATIENCE / 2, late, Duration::ZERO];
+    let new = |(rank, begun)| Agreement::new(rank, 3, begun, PATIENCE);
+    let mut ranks: Vec<Agreement> = (0..).zip(begun).map(new).collect();
+    for now in [PATIENCE, late] {
+        said(&mut ranks[2]);
+        ranks[2].tick(now);
+    }
+    let missing = Outcome::Missing([0, 1].into());
+    assert_eq!(ranks[2].outcome(), Some(&missing));
+    for (rank, message) in said(&mut ranks[2]) {
+        ranks[rank as usize].receive(2, message, late);
+    }
+    ranks[0].tick(late);
+    asks(&mut ranks, 0, &[1]);
+    asks(&mut ranks, 0, &[1]);
+    says(&mut ranks, 0, &[1]);
+    for rank in &ranks[..2] {
+        assert_eq!(rank.outcome(), Some(&Outcome::Group([0, 1].into())));
+    }
+}
+
 /// All who decided may be dead by then, and the rank to which the promise was given does not hear of the decision.
 #[test]
 fn a_decision_is_not_learned_after_a_later_promise() {
