@@ -1,7 +1,13 @@
 //! Going on after a death.
 
+use std::io::Read as _;
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+
 use transom::raw::{Assert, Window as RawWindow};
-use transom::{Communicator, Error, ErrorKind, Info, Job, LockKind, Misuse, Op, Result, Window};
+use transom::{
+    Communicator, Error, ErrorKind, Info, Job, LockKind, Misuse, Op, PeerError, Result, Window,
+};
 use transom_testing::job::kill_oneself;
 
 use crate::Scenario;
@@ -14,6 +20,17 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
         killed(Scenario::new("a_rank_goes_on_alone", 3, goes_on_alone)).one_more(),
         killed(Scenario::new("rank_0_is_not_needed", 3, without_rank_0)),
         killed(Scenario::new("windows_of_all_kinds_go_on", 4, all_kinds)),
+        killed(Scenario::new(
+            "several_threads_call",
+            4,
+            several_threads_call,
+        )),
+        killed(Scenario::joining("a_rank_calls_late", 5, rank_0_calls_late)),
+        killed(Scenario::joining(
+            "too_few_ranks_call",
+            4,
+            rank_0_calls_late,
+        )),
         Scenario::new("nobody_has_died", 2, nobody_has_died),
     ]
 }
@@ -146,6 +163,89 @@ fn all_kinds(job: &Job) -> Result<()> {
     window.lock(LockKind::Exclusive, 0, Assert::NONE)?;
     window.unlock(0)?;
     window.free()
+}
+
+/// On communicators that number the ranks differently. One call of each rank has a result, whichever it is.
+fn several_threads_call(job: &Job) -> Result<()> {
+    const THREADS: u32 = 4;
+    let world = job.world();
+    let (rank, size) = (world.rank(), world.size());
+    let reversed = world.split(Some(0), (size - rank) as i32)?;
+    let reversed = reversed.expect("each has a colour");
+    lose(world, &[2])?;
+    let calls: Vec<_> = thread::scope(|scope| {
+        let call = |thread| match thread % 2 {
+            0 => (world, scope.spawn(|| world.survivors())),
+            _ => (&reversed, scope.spawn(|| reversed.survivors())),
+        };
+        let threads: Vec<_> = (0..THREADS).map(call).collect();
+        let ended = threads
+            .into_iter()
+            .map(|(called, thread)| (called, thread.join().unwrap()));
+        ended.collect()
+    });
+    let mut result = None;
+    for (called, ended) in calls {
+        match ended {
+            Ok(survivors) => {
+                let in_world = |&former: &u32| match called.rank() == rank {
+                    true => former,
+                    false => size - 1 - former,
+                };
+                let left: Vec<_> = survivors.former_ranks.iter().map(in_world).collect();
+                assert_eq!(left, [0, 1, 3]);
+                assert!(result.replace(survivors.communicator).is_none());
+            }
+            Err(error) => assert!(
+                matches!(is_misuse(&error), Misuse::SurvivorsTaken),
+                "{error}"
+            ),
+        }
+    }
+    check(&result.expect("one of the calls"))
+}
+
+/// The last rank dies. Rank 0 calls after the others have an answer.
+fn rank_0_calls_late() -> Result<()> {
+    // SAFETY: the process has no other thread yet.
+    unsafe { std::env::set_var("TRANSOM_SURVIVORS_TIMEOUT", "2") };
+    let job = Job::init()?;
+    let world = job.world();
+    let (rank, size) = (world.rank(), world.size());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = world.bcast_value(listener.local_addr().unwrap().port(), 0)?;
+    lose(world, &[size - 1])?;
+    let early = size - 2;
+    let can_go_on = 2 * early > size;
+    let mut lines = Vec::new();
+    if rank == 0 {
+        lines.extend((0..early).map(|_| listener.accept().unwrap()));
+    }
+    let ended = world.survivors();
+    let mut line = (rank != 0).then(|| TcpStream::connect(("127.0.0.1", port)).unwrap());
+    match ended {
+        Ok(survivors) => {
+            assert!(can_go_on && rank != 0);
+            assert!(survivors.former_ranks.into_iter().eq(1..=early));
+            check(&survivors.communicator)?;
+        }
+        Err(error) => {
+            let is_right = match error.kind() {
+                ErrorKind::Peer(PeerError::Excluded { .. }) => can_go_on && rank == 0,
+                ErrorKind::Peer(PeerError::Missing { .. }) => !can_go_on,
+                _ => false,
+            };
+            assert!(is_right, "{error}");
+        }
+    }
+    // Until rank 0 has an answer: it could go on if all others had ended.
+    if let Some(line) = &mut line {
+        assert_eq!(line.read(&mut [0]).unwrap(), 0);
+    }
+    let again = world.survivors().unwrap_err();
+    let is_final = matches!(is_misuse(&again), Misuse::SurvivorsTaken);
+    assert!(is_final, "{again}");
+    Ok(())
 }
 
 fn nobody_has_died(job: &Job) -> Result<()> {
