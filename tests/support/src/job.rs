@@ -331,7 +331,8 @@ pub fn play_within(
     Job::start(&mut command).finish_within(limit)
 }
 
-fn launcher_for(ranks: u32, device: &str, others: Others) -> Command {
+/// The launcher that the environment names, or ours, for a job on this device. The program is to be added.
+pub fn launcher_for(ranks: u32, device: &str, others: Others) -> Command {
     let Some(launcher) = environment::launcher() else {
         let mut command = launcher::command(ranks, &["--device", device]);
         if others == Others::GoOn {
@@ -346,10 +347,11 @@ fn launcher_for(ranks: u32, device: &str, others: Others) -> Command {
     command.env(DEVICE, device);
     if others == Others::GoOn {
         let name = Path::new(program).file_name().unwrap_or_default();
-        command.arg(match name.to_string_lossy() {
-            name if name.starts_with("srun") => "--kill-on-bad-exit=0",
-            name if name.starts_with("mpirun") => "--enable-recovery",
-            _ => "-disable-auto-cleanup",
+        command.args(match name.to_string_lossy() {
+            name if name.starts_with("srun") => Some("--kill-on-bad-exit=0"),
+            name if name.starts_with("mpirun") => Some("--enable-recovery"),
+            name if name.starts_with("soft-hca") => None,
+            _ => Some("-disable-auto-cleanup"),
         });
     }
     command
