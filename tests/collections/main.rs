@@ -1,6 +1,7 @@
 //! The collections, on real ranks, against serial models. This binary is also the program of the ranks: a test
 //! starts their job, with the name of the scenario that they are to play.
 
+mod amid;
 mod arenas;
 mod arrays;
 mod deques;
@@ -82,6 +83,7 @@ impl Scenario {
 fn main() {
     launcher::take_over();
     let topics = [
+        ("amid", amid::scenarios()),
         ("arenas", arenas::scenarios()),
         ("arrays", arrays::scenarios()),
         ("deques", deques::scenarios()),

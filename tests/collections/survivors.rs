@@ -65,14 +65,14 @@ fn lose(comm: &Communicator, dying: &[u32]) {
     is_death(&ended.unwrap_err().into());
 }
 
-fn is_death(error: &Error) {
+pub(crate) fn is_death(error: &Error) {
     let is_death =
         matches!(error, Error::Transom(error) if matches!(error.kind(), ErrorKind::Peer(_)));
     assert!(is_death, "{error}");
 }
 
 /// The rank that has an element.
-fn owner(index: usize, len: usize, distribution: Distribution, ranks: u32) -> u32 {
+pub(crate) fn owner(index: usize, len: usize, distribution: Distribution, ranks: u32) -> u32 {
     let block = match distribution {
         Block => len.div_ceil(ranks as usize),
         Cyclic => 1,
