@@ -122,6 +122,16 @@ fn vendor() -> [u8; 12] {
     std::array::from_fn(|at| words[at / 4][at % 4])
 }
 
+/// The family of an AMD or Intel processor.
+fn family() -> u32 {
+    #[allow(unused_unsafe, reason = "__cpuid is unsafe in older Rust")]
+    // SAFETY: every x86-64 processor has the instruction and its leaf 1.
+    let CpuidResult { eax, .. } = unsafe { __cpuid(1) };
+    // The second part counts only if all bits of the first are set, as in all x86-64 processors of AMD.
+    let [base, extended] = [eax >> 8 & 0xf, eax >> 20 & 0xff];
+    base + if base == 0xf { extended } else { 0 }
+}
+
 /// [`copy`] of a length that the compiler knows: 1, 2, 4, 8 or 16, in one access each way.
 ///
 /// # Safety
