@@ -16,7 +16,7 @@ use super::packed::{Packed, cut};
 use super::peer::PeerProcess;
 use super::request::{self, Operation, Request, TAKEN_AWAY};
 use super::segment::{SLOT_BYTES, Segment};
-use super::select::{self, Path, Shape, Way};
+use super::select::{self, Path, Way};
 use super::{agent, attached, table};
 use crate::cross_memory::Stopped;
 use crate::device::batch::{BatchError, StridedBlocks, TransferBatch};
@@ -112,20 +112,19 @@ impl SoftEndpoint {
         blocks.try_for_each(|(piece, at)| self.check(at, piece.len as u64, operation))
     }
 
-    /// Moves lists of parts. `len`: the length of the longest piece.
+    /// Moves lists of parts, which have so many `pieces`.
     ///
     /// # Safety
     /// The parts are readable (for a write) or writable (for a read).
     unsafe fn transfer_list(
         &self,
         direction: Direction,
-        shape: Shape,
-        len: usize,
+        pieces: usize,
         parts: impl Iterator<Item = StridedBlocks> + Clone,
     ) -> Result<Ticket> {
         let operation = direction.into();
         self.check_parts(operation, parts.clone())?;
-        let way = self.way(shape, len);
+        let way = self.way(pieces);
         if way != Way::Assist {
             // SAFETY: the caller's promise.
             return unsafe { self.transfer_by(way, direction, parts) };
@@ -133,7 +132,7 @@ impl SoftEndpoint {
         let results = (direction == Direction::Read).then(|| parts.clone());
         let there = (&*self.segment, &self.peer);
         // SAFETY: the caller's promise.
-        let left = unsafe { self.assist.ask(there, operation, shape, parts, results)? };
+        let left = unsafe { self.assist.ask(there, operation, parts, results)? };
         if left.is_empty() {
             return Ok(Ticket::DONE);
         }
@@ -166,9 +165,10 @@ impl SoftEndpoint {
         Ok(Ticket::DONE)
     }
 
-    fn way(&self, shape: Shape, len: usize) -> Way {
-        select::way(self.path, shape, len, || {
-            self.options.assist && self.assist.poll(&self.segment, shape.parts())
+    /// The way of a transfer that the kernel would do in so many parts.
+    fn way(&self, parts: usize) -> Way {
+        select::way(self.path, || {
+            self.options.assist && self.assist.poll(&self.segment, parts)
         })
     }
 
@@ -329,7 +329,7 @@ impl SoftEndpoint {
         match way {
             Way::Assist => {
                 let there = (segment, &self.peer);
-                match self.assist.ask_with(there, Shape::Combined, fill, take)? {
+                match self.assist.ask_with(there, fill, take)? {
                     // Who does it again would combine some operands twice.
                     Asked::Faulted => Err(request.refused(&self.peer, TAKEN_AWAY)),
                     answer => Ok(answer == Asked::Done),
@@ -384,9 +384,14 @@ impl Endpoint for SoftEndpoint {
         len: usize,
         at: RemoteAddress,
     ) -> Result<Ticket> {
+        let run = std::iter::once(StridedBlocks::run(local, len, at));
+        if len > select::OF_ASSIST.run {
+            // SAFETY: the caller's promise.
+            return unsafe { self.transfer_list(direction, 1, run) };
+        }
         let operation = Operation::from(direction);
         self.check(at, len as u64, operation)?;
-        let mut way = self.way(Shape::Run, len);
+        let mut way = self.way(1);
         if way == Way::Assist {
             let request = Request::of(operation, 0, at, 0, len);
             let (send, receive) = operation.buffers(local);
@@ -400,7 +405,6 @@ impl Endpoint for SoftEndpoint {
             self.check(at, len as u64, operation)?;
             way = Way::Kernel;
         }
-        let run = std::iter::once(StridedBlocks::run(local, len, at));
         // SAFETY: the caller's promise.
         unsafe { self.transfer_by(way, direction, run) }
     }
@@ -410,12 +414,10 @@ impl Endpoint for SoftEndpoint {
         direction: Direction,
         batch: &TransferBatch<'_>,
     ) -> std::result::Result<Ticket, BatchError> {
-        let longest = batch.pieces.iter().map(|piece| piece.len).max();
-        let shape = Shape::List(batch.pieces.len());
         let parts = batch.each();
         let parts = parts.map(|(piece, at)| StridedBlocks::run(piece.base, piece.len, at));
         // SAFETY: the caller's promise.
-        unsafe { Ok(self.transfer_list(direction, shape, longest.unwrap_or(0), parts)?) }
+        unsafe { Ok(self.transfer_list(direction, batch.pieces.len(), parts)?) }
     }
 
     unsafe fn transfer_blocks(
@@ -429,9 +431,8 @@ impl Endpoint for SoftEndpoint {
         };
         // A thread may begin to poll for requests between two chunks.
         for some in blocks.chunks(StridedBlocks::OF_A_BATCH) {
-            let shape = Shape::List(some.count);
             // SAFETY: the caller's promise.
-            unsafe { self.transfer_list(direction, shape, some.len, std::iter::once(some))? };
+            unsafe { self.transfer_list(direction, some.count, std::iter::once(some))? };
         }
         Ok(Ticket::DONE)
     }
@@ -524,7 +525,7 @@ impl Endpoint for SoftEndpoint {
         };
         let span = element.span(count);
         let way = match needs_lock {
-            true => self.way(Shape::Combined, span),
+            true => self.way(2),
             // The agent has all atomics.
             false if self.path != Path::Direct => Way::Agent,
             false => Way::Own,

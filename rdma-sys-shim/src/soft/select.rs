@@ -1,5 +1,5 @@
-//! Which path bytes take to and from memory of a peer that is not mapped here. All lengths that determine the path
-//! are in this file; the table in `docs/protocols.md` is what the test below prints.
+//! Which way bytes take to and from memory of a peer that is not mapped here, and in which parts. The table in
+//! `docs/protocols.md` is what a test below prints.
 
 use std::time::Duration;
 
@@ -16,17 +16,6 @@ pub(super) enum Path {
     Agent,
 }
 
-/// The form of a transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
-    /// Contiguous bytes.
-    Run,
-    /// This many pieces, each contiguous.
-    List(usize),
-    /// Operands of an accumulate under a lock.
-    Combined,
-}
-
 /// Who moves the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
@@ -39,49 +28,23 @@ pub(super) enum Way {
     Agent,
 }
 
-/// The longest runs that use assist. A call of the kernel takes a microsecond or more, but its bytes move between
-/// processors once, and those of a request twice.
-const LONGEST_RUN: usize = 16 << 10;
-/// The longest pieces of lists that use assist. For longer ones, the kernel is faster between distant processors,
-/// although it takes a third of a microsecond for each piece.
-const LONGEST_PIECE: usize = 1 << 10;
-
 /// After this many parts by the kernel, a sleeping thread of the target is called. Waking it takes as long as two or
 /// three parts.
 pub(super) const WORTH_A_CALL: u32 = 16;
 
-impl Shape {
-    /// The number of parts in which the kernel moves it.
-    pub(super) fn parts(self) -> u32 {
-        match self {
-            Self::Run => 1,
-            Self::List(count) => count.min(WORTH_A_CALL as usize) as u32,
-            Self::Combined => 2,
-        }
-    }
+/// How long a request waits for a thread that promised to serve, alone or as one of several. The kernel would take a
+/// microsecond instead of the first, and tens of microseconds instead of the others.
+pub(super) const PATIENCE_ALONE: Duration = Duration::from_micros(3);
+pub(super) const PATIENCE_OF_SEVERAL: Duration = Duration::from_micros(24);
 
-    /// How long a request waits for a thread that promised to serve; longer if the kernel would take much longer.
-    pub(super) const fn patience(self) -> Duration {
-        match self {
-            Self::Run | Self::Combined => Duration::from_micros(3),
-            Self::List(_) => Duration::from_micros(24),
-        }
-    }
-}
-
-/// The way for `len` bytes, or for pieces of at most `len` bytes. `polls`: whether a thread of the target polls for
-/// requests.
-pub(super) fn way(path: Path, shape: Shape, len: usize, polls: impl FnOnce() -> bool) -> Way {
-    let longest = match shape {
-        // The kernel would copy twice.
-        Shape::Combined => usize::MAX,
-        Shape::Run => LONGEST_RUN,
-        Shape::List(_) => LONGEST_PIECE,
-    };
+/// The way along a path. `polls`: whether a thread of the target polls for requests. Such a thread is faster than the
+/// kernel at any length, although the bytes move between the processors twice: both processors copy, and the kernel
+/// takes a system call, and has to find each page.
+pub(super) fn way(path: Path, polls: impl FnOnce() -> bool) -> Way {
     match path {
         Path::Direct => Way::Own,
         Path::Agent => Way::Agent,
-        Path::CrossMemory if len <= longest && polls() => Way::Assist,
+        Path::CrossMemory if polls() => Way::Assist,
         Path::CrossMemory => Way::Kernel,
     }
 }
@@ -95,11 +58,10 @@ pub(super) struct RequestSize {
     pub(super) list: usize,
 }
 
-/// Of lists; small, so that the target serves one request while the origin fills the next. Each other run by assist is
-/// one request.
+/// Small, so that the target serves one request while the origin fills the next.
 pub(super) const OF_ASSIST: RequestSize = RequestSize {
-    run: LONGEST_PIECE,
-    list: LONGEST_PIECE,
+    run: 16 << 10,
+    list: 1 << 10,
 };
 /// Large, since each request may have to wake the agent.
 pub(super) const OF_AGENT: RequestSize = RequestSize {
@@ -163,68 +125,33 @@ fn is_askew(direction: Direction, local: *mut u8, remote: u64) -> bool {
 mod tests {
     use super::*;
 
-    fn bytes(len: usize) -> String {
-        match len {
-            len if len.is_multiple_of(1 << 20) => format!("{} MiB", len >> 20),
-            len if len.is_multiple_of(1 << 10) => format!("{} KiB", len >> 10),
-            len => format!("{len} B"),
-        }
-    }
-
-    /// The lengths that `way` treats alike, each with the way that it says: the first of them, up to 1 MiB.
-    fn ways(path: Path, shape: Shape, polls: bool) -> Vec<(usize, Way)> {
-        let all = (1..=1 << 20).map(|len| (len, way(path, shape, len, || polls)));
-        let mut found: Vec<(usize, Way)> = Vec::new();
-        for (len, way) in all {
-            if found.last().is_none_or(|&(_, last)| last != way) {
-                found.push((len, way));
-            }
-        }
-        found
-    }
-
-    fn name(way: Way, shape: Shape) -> &'static str {
-        match (way, shape) {
-            (Way::Own, _) => "loads and stores",
-            (Way::Assist, _) => "assist",
-            (Way::Kernel, Shape::Run) => "the kernel",
-            (Way::Kernel, Shape::List(_)) => "the kernel, by lists",
-            (Way::Kernel, Shape::Combined) => "the kernel reads and writes, the origin combines",
-            (Way::Agent, _) => "the agent",
-        }
-    }
-
     /// The rows of the table in the documentation.
     fn table() -> Vec<String> {
+        let name = |path, polls, by_kernel: &'static str| match way(path, || polls) {
+            Way::Own => "loads and stores",
+            Way::Assist => "assist",
+            Way::Kernel => by_kernel,
+            Way::Agent => "the agent",
+        };
         let shapes = [
-            (Shape::Run, "a run"),
-            (Shape::List(100), "pieces, each"),
-            (Shape::Combined, "an accumulate"),
+            ("a run", "the kernel"),
+            ("a list of pieces", "the kernel, by lists"),
+            (
+                "an accumulate",
+                "the kernel reads and writes, the origin combines",
+            ),
         ];
         let mut rows = vec![
             "| what | a thread of the target polls | none does | without cross-memory attach |"
                 .to_owned(),
             "|---|---|---|---|".to_owned(),
         ];
-        for (shape, what) in shapes {
-            let polled = ways(Path::CrossMemory, shape, true);
-            let others = ways(Path::CrossMemory, shape, false);
-            let agent = ways(Path::Agent, shape, true);
-            assert_eq!((others.len(), agent.len()), (1, 1));
-            for (index, &(from, way)) in polled.iter().enumerate() {
-                let lengths = match polled.get(index + 1) {
-                    Some(&(next, _)) => format!("of up to {}", bytes(next - 1)),
-                    None if from == 1 => "of any length".to_owned(),
-                    None => format!("of more than {}", bytes(from - 1)),
-                };
-                rows.push(format!(
-                    "| {what} {lengths} | {} | {} | {} |",
-                    name(way, shape),
-                    name(others[0].1, shape),
-                    name(agent[0].1, shape),
-                ));
-            }
-        }
+        rows.extend(shapes.map(|(what, by_kernel)| {
+            let polled = name(Path::CrossMemory, true, by_kernel);
+            let others = name(Path::CrossMemory, false, by_kernel);
+            let agent = name(Path::Agent, true, by_kernel);
+            format!("| {what} | {polled} | {others} | {agent} |")
+        }));
         rows
     }
 
@@ -245,7 +172,7 @@ mod tests {
     #[test]
     fn our_own_memory_is_nobodys_else() {
         let asks = || panic!("nobody is asked");
-        assert_eq!(way(Path::Direct, Shape::Run, 8, asks), Way::Own);
+        assert_eq!(way(Path::Direct, asks), Way::Own);
     }
 
     /// The course of a run of `len` bytes whose destination lies `behind` the source in its page.

@@ -17,7 +17,7 @@ use crate::soft::packed::{Packed, cut};
 use crate::soft::peer::PeerProcess;
 use crate::soft::request::{self, AT_ONCE, Operation, Request};
 use crate::soft::segment::Segment;
-use crate::soft::select::{self, Shape};
+use crate::soft::select;
 use crate::soft::slots::{self, Offered, Slots};
 
 /// Checks of a slot between two readings of the clock.
@@ -58,7 +58,7 @@ pub(super) enum Asked {
 impl AssistState {
     /// Whether a thread of the peer polls for requests. If not, the kernel is about to move `parts`; after
     /// [`select::WORTH_A_CALL`] of them, this calls a sleeping thread.
-    pub(super) fn poll(&self, segment: &Segment, parts: u32) -> bool {
+    pub(super) fn poll(&self, segment: &Segment, parts: usize) -> bool {
         #[cfg(test)]
         if self.is_sure.load(Ordering::Relaxed) {
             return true;
@@ -70,6 +70,7 @@ impl AssistState {
             }
             return pause == 0;
         }
+        let parts = parts.min(select::WORTH_A_CALL as usize) as u32;
         let parts = parts + self.parts.load(Ordering::Relaxed);
         let calls = parts >= select::WORTH_A_CALL;
         self.parts
@@ -93,12 +94,12 @@ impl AssistState {
         }
     }
 
-    fn patience(&self, shape: Shape) -> Duration {
+    fn patience(&self, patience: Duration) -> Duration {
         #[cfg(test)]
         if self.is_sure.load(Ordering::Relaxed) {
             return Duration::from_millis(50);
         }
-        shape.patience()
+        patience
     }
 
     /// Requests transfers of parts. Returns the parts that nobody moved, which the peer may have refused. Answers go to
@@ -110,14 +111,13 @@ impl AssistState {
         &self,
         (segment, peer): (&Segment, &PeerProcess),
         operation: Operation,
-        shape: Shape,
         parts: P,
         results: Option<P>,
     ) -> Result<Vec<StridedBlocks>> {
         let of_requests = |parts: P| cut(parts, select::OF_ASSIST);
         let (mut next, mut ending) = (of_requests(parts.clone()), of_requests(parts));
         let mut results = results.map(of_requests);
-        let patience = self.patience(shape);
+        let patience = self.patience(select::PATIENCE_OF_SEVERAL);
         let mut asked: [Option<(usize, Packed)>; AT_ONCE] = [None; AT_ONCE];
         let (mut begun, mut ended) = (0, 0);
         let mut left = Vec::new();
@@ -201,7 +201,7 @@ impl AssistState {
                 unsafe { request.take(segment, slot, receive) };
             }
         };
-        let answer = self.ask_with(there, Shape::Run, fill, take)?;
+        let answer = self.ask_with(there, fill, take)?;
         Ok(answer == Asked::Done)
     }
 
@@ -209,7 +209,6 @@ impl AssistState {
     pub(super) fn ask_with(
         &self,
         (segment, peer): (&Segment, &PeerProcess),
-        shape: Shape,
         fill: impl FnOnce(usize),
         take: impl FnOnce(usize),
     ) -> Result<Asked> {
@@ -220,7 +219,12 @@ impl AssistState {
         fill(slot);
         slots::offer(segment.slot(slot), milliseconds());
         // On an error, the peer is gone, and the slot keeps its state.
-        let answer = collect(segment, peer, slot, Some(self.patience(shape)))?;
+        let answer = collect(
+            segment,
+            peer,
+            slot,
+            Some(self.patience(select::PATIENCE_ALONE)),
+        )?;
         match answer {
             Asked::Done => {
                 self.note_hit();

@@ -21,8 +21,8 @@ use crate::{
     Access, Combination, CombinedElements, Direction, Endpoint as _, Error, Operands, RemoteRegion,
 };
 
-/// The longest pieces of lists for which assist is asked.
-const SHORT: usize = 1 << 10;
+/// The longest pieces of which a request may have several.
+const SHORT: usize = select::OF_ASSIST.list;
 
 const NONCE: u64 = 7;
 
@@ -135,19 +135,14 @@ impl Peer {
     ///
     /// # Safety
     /// The part is readable (for a write) or writable (for a read).
-    unsafe fn ask(
-        &self,
-        operation: Operation,
-        shape: Shape,
-        part: StridedBlocks,
-    ) -> Vec<StridedBlocks> {
+    unsafe fn ask(&self, operation: Operation, part: StridedBlocks) -> Vec<StridedBlocks> {
         let parts = std::iter::once(part);
         let results = (operation == Operation::Read).then(|| parts.clone());
         let there = (&*self.segment, &self.endpoint.peer);
         // SAFETY: the caller's promise.
         let left = unsafe {
             let assist = &self.endpoint.assist;
-            assist.ask(there, operation, shape, parts, results)
+            assist.ask(there, operation, parts, results)
         };
         left.unwrap()
     }
@@ -292,7 +287,7 @@ fn pieces_of_batches_arrive_with_assist_or_without() {
     let uneven: Vec<_> = (0..300).map(|at| (at * 600, at % 500)).collect();
     let backwards: Vec<_> = (0..300).rev().map(|at| (at * 16, 5)).collect();
     let long = vec![(0, SHORT), (SHORT + 1, SHORT + 1)];
-    // Pieces that assist is not asked for stand between those that it is asked for.
+    // Pieces that are requests by themselves stand between others.
     let mixed: Vec<_> = (0..300)
         .map(|at| (at * 1100, if at % 150 == 149 { SHORT + 1 } else { 8 }))
         .collect();
@@ -317,7 +312,7 @@ fn pieces_of_batches_arrive_with_assist_or_without() {
     assert!(peer.all_slots_are_free());
 }
 
-/// Blocks that assist takes, and some that it does not: how long, how many, and how far apart here and there.
+/// Blocks: how long, how many, and how far apart here and there.
 const BLOCKS: [(usize, usize, isize, i64); 9] = [
     (8, 1000, 8, 1000),
     (8, 2, 16, 64),
@@ -409,7 +404,7 @@ fn assist_moves_all_blocks_that_follow_each_other() {
             };
             let mut left = (0..MOST_ROUNDS).map(|_| {
                 // SAFETY: the blocks lie in `bytes`.
-                unsafe { peer.ask(Operation::Write, Shape::List(400), blocks) }
+                unsafe { peer.ask(Operation::Write, blocks) }
             });
             // Not each time, where other programs have the processors.
             assert!(left.any(|left| left.is_empty()), "{len} {stride_there}");
@@ -675,7 +670,7 @@ fn what_assist_refuses_is_for_the_caller() {
             let mut bytes = [1_u8; 8];
             let run = StridedBlocks::run(bytes.as_mut_ptr(), 8, at);
             // SAFETY: as many bytes.
-            let left = unsafe { peer.ask(Operation::Write, Shape::Run, run) };
+            let left = unsafe { peer.ask(Operation::Write, run) };
             let left: Vec<_> = left.iter().map(|part| (part.at, part.len)).collect();
             assert_eq!(left, [(at, 8)]);
         });
