@@ -1,14 +1,14 @@
 //! Assist: a waiting thread serves requests of its process's peers. So peers need not wait for another thread or use
 //! the kernel. It costs a program that computes nothing: if no thread takes a request, the origin does without.
 //!
-//! A thread may also serve *in passing*: waits that are still short call `serve_in_passing`, and a front end has its host
-//! call it whenever the host looks for messages. Nobody knows when the next call comes, so such a thread promises
-//! nothing. For some milliseconds after it has looked at the slots of soft, origins make requests as if it polled. Over
-//! tcp, a look that finds requests soon after the look before puts the agent to sleep, and a timer wakes it if none is
-//! found for 0.2 ms (`channel::lending`). So a rank that returns and computes leaves requests without service for no
-//! longer than that. Looks that find nothing come to be a microsecond apart, those over tcp at least two. The thread
-//! takes no lock that it would have to wait for, so the host may call it on any thread, on several at once, and within
-//! the library's own calls and waits.
+//! A thread may also serve *in passing*: waits that are still short call `serve_in_passing`, and a front end has its
+//! host call it whenever the host looks for messages. Nobody knows when the next call comes, so such a thread promises
+//! nothing. For some milliseconds after it has looked at the slots of soft, and after the end of a wait, origins make
+//! requests as if it polled: the next wait may be about to begin. Over tcp, a look that finds requests soon after the
+//! look before puts the agent to sleep, and a timer wakes it if none is found for 0.2 ms (`channel::lending`). So a
+//! rank that returns and computes leaves requests without service for no longer than that. Looks that find nothing
+//! come to be a microsecond apart, those over tcp at least two. The thread takes no lock that it would have to wait
+//! for, so the host may call it on any thread, on several at once, and within the library's own calls and waits.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, TryLockError};

@@ -32,10 +32,10 @@ pub(super) enum Way {
 /// three parts.
 pub(super) const WORTH_A_CALL: u32 = 16;
 
-/// How long a request waits for a thread that promised to serve, alone or as one of several. The kernel would take a
-/// microsecond instead of the first, and tens of microseconds instead of the others.
+/// How long a request waits for a thread that promised to serve: alone or the first of several, and one behind others
+/// that were served. The kernel would take a microsecond instead of the first.
 pub(super) const PATIENCE_ALONE: Duration = Duration::from_micros(3);
-pub(super) const PATIENCE_OF_SEVERAL: Duration = Duration::from_micros(24);
+pub(super) const PATIENCE_BEHIND: Duration = Duration::from_micros(24);
 
 /// The way along a path. `polls`: whether a thread of the target polls for requests. Such a thread is faster than the
 /// kernel at any length, although the bytes move between the processors twice: both processors copy, and the kernel

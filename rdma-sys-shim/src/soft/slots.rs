@@ -332,8 +332,9 @@ impl AssistWords {
         self.lent.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The calling thread stops polling.
+    /// The calling thread stops polling. It probably polls again soon, so it counts as one that passes by.
     pub(crate) fn withdraw(&self) {
+        self.note_passing(milliseconds());
         self.lent.fetch_sub(1, Ordering::Relaxed);
     }
 

@@ -56,8 +56,8 @@ pub(super) enum Asked {
 }
 
 impl AssistState {
-    /// Whether a thread of the peer polls for requests. If not, the kernel is about to move `parts`; after
-    /// [`select::WORTH_A_CALL`] of them, this calls a sleeping thread.
+    /// Whether a thread of the peer polls for requests, and takes them. If not, the kernel is about to move `parts`;
+    /// after [`select::WORTH_A_CALL`] of them, this calls a sleeping thread.
     pub(super) fn poll(&self, segment: &Segment, parts: usize) -> bool {
         #[cfg(test)]
         if self.is_sure.load(Ordering::Relaxed) {
@@ -65,10 +65,10 @@ impl AssistState {
         }
         if segment.assist().are_lent() {
             let pause = self.pause.load(Ordering::Relaxed);
-            if pause > 0 {
-                self.pause.store(pause - 1, Ordering::Relaxed);
+            if pause == 0 {
+                return true;
             }
-            return pause == 0;
+            self.pause.store(pause - 1, Ordering::Relaxed);
         }
         let parts = parts.min(select::WORTH_A_CALL as usize) as u32;
         let parts = parts + self.parts.load(Ordering::Relaxed);
@@ -117,7 +117,6 @@ impl AssistState {
         let of_requests = |parts: P| cut(parts, select::OF_ASSIST);
         let (mut next, mut ending) = (of_requests(parts.clone()), of_requests(parts));
         let mut results = results.map(of_requests);
-        let patience = self.patience(select::PATIENCE_OF_SEVERAL);
         let mut asked: [Option<(usize, Packed)>; AT_ONCE] = [None; AT_ONCE];
         let (mut begun, mut ended) = (0, 0);
         let mut left = Vec::new();
@@ -150,6 +149,10 @@ impl AssistState {
                 .as_mut()
                 .map(|results| results.by_ref().take(packed.count));
             let waits = left.is_empty();
+            let patience = self.patience(match ended {
+                1 => select::PATIENCE_ALONE,
+                _ => select::PATIENCE_BEHIND,
+            });
             let answer = collect(segment, peer, slot, waits.then_some(patience));
             match (&answer, answers) {
                 (Ok(Asked::Done), Some(answers)) => {
