@@ -1,5 +1,6 @@
 //! Failures of the device layer.
 
+use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ pub enum Error {
         /// The kernel's answer.
         source: Arc<io::Error>,
         /// What the user can do about it, if anything.
-        remedy: Option<&'static str>,
+        remedy: Option<Cow<'static, str>>,
     },
     /// Memory cannot be registered, since locking it would exceed this process's limit.
     #[error(
@@ -348,14 +349,14 @@ impl Error {
         Self::System {
             call: call.into(),
             source: source.into(),
-            remedy,
+            remedy: remedy.map(Cow::from),
         }
     }
 
     /// The same failure of a call, with another remedy.
-    pub(crate) fn with_remedy(mut self, better: &'static str) -> Self {
+    pub(crate) fn with_remedy(mut self, better: impl Into<Cow<'static, str>>) -> Self {
         if let Self::System { remedy, .. } = &mut self {
-            *remedy = Some(better);
+            *remedy = Some(better.into());
         }
         self
     }

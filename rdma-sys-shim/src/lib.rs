@@ -11,6 +11,7 @@
 mod agent_atomics;
 mod assist;
 mod channel;
+mod control_group;
 mod cross_memory;
 mod device;
 mod error;
@@ -46,6 +47,7 @@ mod words;
 
 pub use assist::{Assist, has_attached, serve_in_passing};
 pub use channel::NetworkPlace;
+pub use control_group::{ControlGroup, control_groups};
 pub use device::batch::{BatchError, Each, LocalPiece, RemoteRun, StridedBlocks, TransferBatch};
 pub use device::combine::{Combination, CombinedElements, Combiner, ElementRuns, Operands};
 pub use device::{

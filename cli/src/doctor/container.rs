@@ -1,6 +1,9 @@
 //! The limits of a container or another control group.
 
-use super::finding::{Finding, bytes};
+use rdma_sys_shim::rdma::{ObjectKind, object_limit};
+use rdma_sys_shim::{ControlGroup, control_groups};
+
+use super::finding::{Finding, Level, bytes};
 use super::machine::{Machine, Probes};
 
 /// The memory that a rank needs: the control region, buffers, and some for windows.
@@ -8,6 +11,8 @@ const RANK_BYTES: u64 = 64 << 20;
 /// The processes and threads of a rank, and those of the launcher.
 const RANK_TASKS: u64 = 4;
 const LAUNCHER_TASKS: u64 = 8;
+/// The objects of an RDMA device with which a rank starts: its domain, its queues to itself, its regions.
+const RANK_OBJECTS: u64 = 10;
 /// From this value on, a limit in version 1 of control groups means "no limit".
 const NO_LIMIT: u64 = 1 << 60;
 
@@ -59,6 +64,36 @@ fn tasks(machine: &Machine, probes: &Probes) -> Finding {
     )
 }
 
+/// The limits on the objects of an RDMA device, where a control group sets any. `missing` is the level if no rank can
+/// use the device.
+pub(super) fn objects(
+    machine: &Machine,
+    probes: &Probes,
+    device: &str,
+    missing: Level,
+) -> Vec<Finding> {
+    const CHECK: &str = "RDMA objects of the control group";
+    let needs = [(ObjectKind::Handle, 1), (ObjectKind::Object, RANK_OBJECTS)];
+    let limits = needs.into_iter().filter_map(|(kind, rank)| {
+        let limit = object_limit(&machine.path("/"), device, kind)?;
+        let (name, file, most, left) = (kind.name(), &limit.file, limit.most, limit.left());
+        let found = format!("{device} is limited to {name}={most} ({file}), {left} left");
+        let all = rank * probes.processors;
+        if left >= all {
+            return Some(Finding::ok(CHECK, found));
+        }
+        let (level, found) = match left < rank {
+            true => (missing, format!("{found}; a rank needs {rank} to start")),
+            false => (
+                missing.min(Level::Warning),
+                format!("{found}; ranks on each processor need {all} to start"),
+            ),
+        };
+        Some(Finding::bad(level, CHECK, found, Some(limit.remedy())))
+    });
+    limits.collect()
+}
+
 struct Limit {
     value: u64,
     folder: String,
@@ -67,31 +102,13 @@ struct Limit {
 /// The lowest visible limit on this process: of its control group, or of one above. `files` are the names in versions 2
 /// and 1.
 fn tightest(machine: &Machine, controller: &str, files: [&str; 2]) -> Option<Limit> {
-    let groups = machine.text("/proc/self/cgroup")?;
-    let limits = groups.lines().flat_map(|line| {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let controllers = parts.next().unwrap_or("");
-        let path = parts.next().unwrap_or("");
-        let (base, file) = match controllers {
-            "" => ("/sys/fs/cgroup".to_owned(), files[0]),
-            _ => (format!("/sys/fs/cgroup/{controller}"), files[1]),
-        };
-        let ours = controllers.is_empty() || controllers.split(',').any(|name| name == controller);
-        folders(path)
-            .filter(move |_| ours)
-            .filter_map(move |folder| {
-                let folder = format!("{base}{folder}");
-                let text = machine.text(&format!("{folder}/{file}"))?;
-                let value = text.parse().ok().filter(|&value| value < NO_LIMIT)?;
-                Some(Limit { value, folder })
-            })
-            .collect::<Vec<_>>()
-    });
+    let limits = control_groups(&machine.path("/"), controller)
+        .into_iter()
+        .filter_map(|ControlGroup { folder, is_unified }| {
+            let file = files[usize::from(!is_unified)];
+            let text = machine.text(&format!("{folder}/{file}"))?;
+            let value = text.parse().ok().filter(|&value| value < NO_LIMIT)?;
+            Some(Limit { value, folder })
+        });
     limits.min_by_key(|limit| limit.value)
-}
-
-/// `/a/b`, `/a` and the empty path.
-fn folders(path: &str) -> impl Iterator<Item = &str> {
-    let path = path.trim_end_matches('/');
-    std::iter::successors(Some(path), |path| path.rfind('/').map(|at| &path[..at]))
 }

@@ -9,6 +9,7 @@ use rdma_sys_shim::rdma::{
     Selector, Subject,
 };
 
+use super::container;
 use super::finding::{Finding, Level};
 use super::machine::{Machine, Probes};
 use super::wanted::Wanted;
@@ -80,6 +81,7 @@ pub(super) fn check(
             .is_ok_and(|choice| choice.device == device.name);
         let used = if picked { missing } else { level };
         findings.push(device_file(machine, device, used));
+        findings.extend(container::objects(machine, probes, &device.name, used));
         if picked
             && probes
                 .asked(&device.name)

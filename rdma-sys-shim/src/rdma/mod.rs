@@ -10,6 +10,7 @@ mod merit;
 mod model;
 mod near;
 mod network;
+mod object_limit;
 mod selector;
 mod sysfs;
 
@@ -25,5 +26,8 @@ pub use merit::{Seat, Standing};
 pub use model::{LinkLayer, Port, RdmaDevice};
 pub use near::{NODES, Nearness};
 pub use network::{Networks, PROC_NET};
+#[cfg(feature = "verbs")]
+pub(crate) use object_limit::explain_again;
+pub use object_limit::{ObjectKind, ObjectLimit, object_limit};
 pub use selector::Selector;
 pub use sysfs::{CLASS, CONNECTION_MANAGER, class, read, traffic_class};

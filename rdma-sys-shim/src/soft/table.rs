@@ -134,7 +134,7 @@ impl RegionTable {
             return Err(Error::System {
                 call: format!("registering more than {} regions", REGIONS - 1),
                 source: std::io::Error::from_raw_os_error(libc::ENOMEM).into(),
-                remedy: Some("free windows or registered memory"),
+                remedy: Some("free windows or registered memory".into()),
             });
         }
         free.fresh += 1;

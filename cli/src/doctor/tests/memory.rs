@@ -196,3 +196,39 @@ fn too_few_tasks_are_a_warning() {
         "{line}"
     );
 }
+
+#[test]
+fn limits_on_rdma_objects_are_shown_where_there_are_any() {
+    const CHECK: &str = "RDMA objects of the control group";
+    let fake = Fake::good();
+    fake.put("/proc/self/cgroup", "0::/pod");
+    let said = |fake: &Fake| fake.examine("rxe0").0.iter().any(|one| one.check == CHECK);
+    let set = |limits: &str, used: &str| {
+        fake.put("/sys/fs/cgroup/pod/rdma.max", &format!("rxe0 {limits}"));
+        fake.put("/sys/fs/cgroup/pod/rdma.current", &format!("rxe0 {used}"));
+    };
+    assert!(!said(&fake));
+    set("hca_handle=max hca_object=max", "hca_handle=1 hca_object=5");
+    assert!(!said(&fake));
+    set("hca_handle=max hca_object=25", "hca_handle=1 hca_object=5");
+    let limited = "rxe0 is limited to hca_object=25 (/sys/fs/cgroup/pod/rdma.max), 20 left";
+    let report = fake.examine("rxe0");
+    assert_eq!(report.only(CHECK).found, limited);
+    assert_eq!(exit_code(&report.0), 0);
+    assert!(!fake.examine("soft").0.iter().any(|one| one.check == CHECK));
+    set("hca_handle=max hca_object=25", "hca_handle=1 hca_object=6");
+    let line = fake.examine("rxe0").sole(Level::Warning, CHECK);
+    assert!(
+        line.contains("need 20 to start -> have it raised on the host: `echo"),
+        "{line}"
+    );
+    set("hca_handle=max hca_object=25", "hca_handle=1 hca_object=16");
+    fake.examine("rxe0").sole(Level::Failure, CHECK);
+    fake.examine("").sole(Level::Warning, CHECK);
+    set("hca_handle=1 hca_object=max", "hca_handle=1 hca_object=5");
+    let line = fake.examine("rxe0").sole(Level::Failure, CHECK);
+    assert!(
+        line.contains("hca_handle=1 (/sys/fs/cgroup/pod/rdma.max), 0 left; a rank needs 1"),
+        "{line}"
+    );
+}

@@ -29,7 +29,7 @@ impl CompletionQueue {
         };
         let raw = raw.ok_or_else(|| {
             let call = format!("creating a completion queue of {entries} entries");
-            queue_refusal(call, entries.saturating_sub(1))
+            queue_refusal(call, entries.saturating_sub(1), context.name())
         })?;
         // SAFETY: a live queue, whose size libibverbs does not change.
         let entries = unsafe { (*raw.raw()).cqe } as u32;

@@ -1,12 +1,14 @@
 //! An open device.
 
 use std::ffi::CStr;
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Once};
 
 use ibverbs_sys as ffi;
 
-use super::{Handle, check, extended};
+use super::{Handle, check, extended, refusal};
+use crate::rdma::ObjectKind;
 use crate::{Error, Result};
 
 /// An open device. Several threads may call its methods, as libibverbs allows.
@@ -54,8 +56,12 @@ impl Context {
             });
         let opened = found.map(|device| {
             // SAFETY: from the list, which is not freed yet. The result alone closes the device.
-            unsafe { Handle::new(ffi::ibv_open_device(device), ffi::ibv_close_device) }
-                .ok_or_else(|| Error::last_os(format!("opening RDMA device {name}")))
+            unsafe { Handle::new(ffi::ibv_open_device(device), ffi::ibv_close_device) }.ok_or_else(
+                || {
+                    let call = format!("opening RDMA device {name}");
+                    refusal(call, io::Error::last_os_error(), name, ObjectKind::Handle)
+                },
+            )
         });
         // SAFETY: the list that was handed out above; an open context does not need it.
         unsafe { ffi::ibv_free_device_list(list) };

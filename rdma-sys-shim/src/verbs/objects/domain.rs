@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ibverbs_sys as ffi;
 
 use super::{Context, Handle};
+use crate::rdma::ObjectKind;
 use crate::system;
 use crate::{Error, Result};
 
@@ -19,11 +20,20 @@ impl ProtectionDomain {
     pub(crate) fn new(context: &Arc<Context>) -> Result<Arc<Self>> {
         // SAFETY: an open context, kept alive by the result, which alone destroys the domain.
         let raw = unsafe { Handle::new(ffi::ibv_alloc_pd(context.raw()), ffi::ibv_dealloc_pd) }
-            .ok_or_else(|| Error::last_os("allocating a protection domain"))?;
+            .ok_or_else(|| {
+                let call = "allocating a protection domain".to_owned();
+                let source = io::Error::last_os_error();
+                super::refusal(call, source, context.name(), ObjectKind::Object)
+            })?;
         Ok(Arc::new(Self {
             raw,
             context: context.clone(),
         }))
+    }
+
+    /// The name of its device.
+    pub(super) fn device(&self) -> &str {
+        self.context.name()
     }
 
     pub(crate) fn raw(&self) -> *mut ffi::ibv_pd {
@@ -65,7 +75,7 @@ impl MemoryRegion {
             let source = io::Error::last_os_error();
             let most = domain.context.attributes().max_mr_size;
             let limits = (system::limit(libc::RLIMIT_MEMLOCK), most);
-            refusal(base, len, source, limits, domain.context.name())
+            unregistered(base, len, source, limits, domain.device())
         })?;
         // SAFETY: a live region; libibverbs does not change its keys.
         let (lkey, rkey) = unsafe { ((*raw.raw()).lkey, (*raw.raw()).rkey) };
@@ -105,7 +115,7 @@ impl Drop for MemoryRegion {
 
 /// The error for memory that was not registered. A reached limit of locked memory appears as "cannot allocate", and
 /// missing rights as "bad address". `limits`: of locked memory, and of one region of the device.
-fn refusal(
+fn unregistered(
     base: *mut u8,
     len: usize,
     source: io::Error,
@@ -134,7 +144,8 @@ fn refusal(
             source: source.into(),
         };
     }
-    Error::os(format!("registering {len} bytes at {base:p}"), source)
+    let call = format!("registering {len} bytes at {base:p}");
+    super::refusal(call, source, device, ObjectKind::Object)
 }
 
 #[cfg(test)]
@@ -177,7 +188,7 @@ pub(in crate::verbs) mod tests {
     fn refused_memory_is_explained_by_what_stands_in_its_way() {
         let text = |code, len, limits| {
             let source = io::Error::from_raw_os_error(code);
-            refusal(std::ptr::null_mut(), len, source, limits, "mlx5_0").to_string()
+            unregistered(std::ptr::null_mut(), len, source, limits, "mlx5_0").to_string()
         };
         let unlimited = libc::RLIM_INFINITY;
         for (code, limit) in [(libc::EINVAL, unlimited), (libc::ENOMEM, 64 << 10)] {
@@ -193,7 +204,12 @@ pub(in crate::verbs) mod tests {
                 "{text}"
             );
         }
-        let text = text(libc::EFAULT, 5 << 30, (64 << 10, 4 << 30));
-        assert!(text.contains("not all of it is mapped"), "{text}");
+        for (code, words) in [
+            (libc::EFAULT, "not all of it is mapped"),
+            (libc::EAGAIN, "hca_object of mlx5_0"),
+        ] {
+            let text = text(code, 4 << 20, (64 << 10, 4 << 30));
+            assert!(text.contains(words), "{text}");
+        }
     }
 }

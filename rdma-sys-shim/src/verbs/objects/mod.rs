@@ -15,9 +15,10 @@ pub(crate) use domain::{MemoryRegion, ProtectionDomain};
 pub(crate) use queue_pair::{AddressVector, Establish, Qos, QueueLimits, QueuePair};
 
 use std::io;
+use std::path::Path;
 use std::ptr::NonNull;
 
-use crate::rdma::queue_bytes;
+use crate::rdma::{ObjectKind, explain_again, queue_bytes};
 use crate::system;
 use crate::{Error, Result};
 
@@ -73,16 +74,32 @@ fn check(call: impl FnOnce() -> String, code: i32) -> Result<()> {
     }
 }
 
+/// The error of a call that was to make an object of a device.
+#[cold]
+fn refusal(call: String, source: io::Error, device: &str, kind: ObjectKind) -> Error {
+    let error = Error::os(call, source);
+    match error.os_code() {
+        Some(libc::EAGAIN) => error.with_remedy(explain_again(Path::new("/"), device, kind)),
+        _ => error,
+    }
+}
+
 /// The error if a queue for this many send requests was refused.
 #[cold]
-fn queue_refusal(call: String, send_requests: u32) -> Error {
+fn queue_refusal(call: String, send_requests: u32, device: &str) -> Error {
     let source = io::Error::last_os_error();
     let limit = system::limit(libc::RLIMIT_MEMLOCK);
-    explain_refusal(call, source, send_requests, limit)
+    explain_refusal(call, source, send_requests, limit, device)
 }
 
 /// Queues use locked memory, and its limit appears as "cannot allocate".
-fn explain_refusal(call: String, source: io::Error, send_requests: u32, limit: u64) -> Error {
+fn explain_refusal(
+    call: String,
+    source: io::Error,
+    send_requests: u32,
+    limit: u64,
+    device: &str,
+) -> Error {
     if source.raw_os_error() == Some(libc::ENOMEM) && limit != libc::RLIM_INFINITY {
         return Error::LockedQueues {
             call,
@@ -91,7 +108,7 @@ fn explain_refusal(call: String, source: io::Error, send_requests: u32, limit: u
             source: source.into(),
         };
     }
-    Error::os(call, source)
+    refusal(call, source, device, ObjectKind::Object)
 }
 
 #[cfg(test)]
@@ -111,7 +128,7 @@ mod tests {
         let refused = |code, limit| {
             let source = io::Error::from_raw_os_error(code);
             let call = "creating a queue pair of 85 send requests";
-            explain_refusal(call.to_owned(), source, 85, limit)
+            explain_refusal(call.to_owned(), source, 85, limit, "mlx5_0")
         };
         let locked = refused(libc::ENOMEM, 64 << 10);
         assert!(locked.is_out_of_memory());
@@ -127,5 +144,10 @@ mod tests {
             let text = refused(code, limit).to_string();
             assert!(!text.contains("the limit of locked memory"), "{text}");
         }
+        let text = refused(libc::EAGAIN, 64 << 10).to_string();
+        assert!(
+            text.contains("hca_object") && text.contains("mlx5_0") && text.contains("rdma.max"),
+            "{text}"
+        );
     }
 }

@@ -145,7 +145,8 @@ impl QueuePair {
             let made = ffi::ibv_create_qp(domain.raw(), &mut attributes);
             Handle::new(made, ffi::ibv_destroy_qp)
         };
-        let raw = raw.ok_or_else(|| queue_refusal(limits.creating(), limits.send))?;
+        let raw =
+            raw.ok_or_else(|| queue_refusal(limits.creating(), limits.send, domain.device()))?;
         IN_USE.fetch_add(1, Ordering::Relaxed);
         Ok(Self {
             raw,
