@@ -216,6 +216,13 @@ pub(crate) struct ibv_qp_init_attr {
 #[repr(C, align(8))]
 pub(crate) struct ibv_gid(pub(crate) [u8; 16]);
 
+impl ibv_gid {
+    /// Whether it stands for an IPv4 address, on Ethernet.
+    pub(crate) fn is_ipv4(self) -> bool {
+        self.0[..12] == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff]
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct ibv_ah_attr {

@@ -149,7 +149,7 @@ impl Context {
     }
 
     pub(crate) fn identity_of(&self, adapter: usize) -> Identity {
-        Identity::new(adapter, self.personality_of(adapter).link)
+        Identity::new(adapter, self.personality_of(adapter))
     }
 
     pub(crate) fn link(&self) -> Link {

@@ -23,6 +23,28 @@ pub enum Link {
     Ethernet,
 }
 
+/// The families of the addresses of a port on Ethernet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gids {
+    /// An IPv4 address.
+    Ipv4,
+    /// An IPv6 address.
+    Ipv6,
+    /// Both, the IPv6 address at index 0.
+    Both,
+}
+
+impl Gids {
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "ipv4" => Some(Self::Ipv4),
+            "ipv6" => Some(Self::Ipv6),
+            "both" => Some(Self::Both),
+            _ => None,
+        }
+    }
+}
+
 /// The properties of an adapter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Personality {
@@ -32,6 +54,8 @@ pub struct Personality {
     pub vendor: u32,
     /// The kind of port.
     pub link: Link,
+    /// The addresses on Ethernet, of the first host and of others.
+    pub gids: [Gids; 2],
     /// The most bytes inline that creating a queue pair grants.
     pub inline: u32,
     /// How inline data is treated when it is posted.
@@ -102,6 +126,7 @@ const MLX5: Personality = Personality {
     driver: "mlx5",
     vendor: 0x02c9,
     link: Link::InfiniBand,
+    gids: [Gids::Ipv4; 2],
     // providers/mlx5/verbs.c, `mlx5_calc_send_wqe`: of 1024 bytes (`max_sq_desc_sz`), 192 are `sq_overhead`, and 4 say
     // how long the data is.
     inline: 828,
@@ -302,6 +327,14 @@ impl Personality {
             "locked" => self.locks = LockLimit::Bytes(u64::from(number()?) << 20),
             "no-self" if value.is_empty() => self.connects_to_itself = false,
             "roce" if value.is_empty() => self.link = Link::Ethernet,
+            "gids" => {
+                let (first, others) = value.split_once('/').unwrap_or((value, value));
+                let gids = Gids::parse(first).zip(Gids::parse(others));
+                let (first, others) = gids.ok_or_else(|| {
+                    format!("{word:?}: ipv4, ipv6 or both, or two of them as in both/ipv6")
+                })?;
+                self.gids = [first, others];
+            }
             "atomics" => {
                 self.atomics = match value {
                     "none" => Atomics::None,
@@ -313,7 +346,7 @@ impl Personality {
             _ => {
                 return Err(format!(
                     "no option {word:?} of an adapter (known: inline, pieces, send-queue, reads, max-message, late, \
-                     wire, any-order, split, overtake, big-endian, locked, no-self, roce, atomics)"
+                     wire, any-order, split, overtake, big-endian, locked, no-self, roce, gids, atomics)"
                 ));
             }
         }
@@ -334,7 +367,7 @@ mod tests {
 
     #[test]
     fn options_change_a_personality_and_what_is_unknown_is_told() {
-        let found = "mlx5,late=200,split,reads=4,atomics=none,locked=3";
+        let found = "mlx5,late=200,split,reads=4,atomics=none,locked=3,gids=both/ipv6";
         let found = Personality::parse(found).unwrap();
         let wanted = Personality {
             late: Duration::from_micros(200),
@@ -343,6 +376,7 @@ mod tests {
             reads_in: 4,
             atomics: Atomics::None,
             locks: LockLimit::Bytes(3 << 20),
+            gids: [Gids::Both, Gids::Ipv6],
             ..MLX5
         };
         assert_eq!(found, wanted);
@@ -352,6 +386,8 @@ mod tests {
             ("mlx5,split=1", "no option"),
             ("mlx5,late=x", "needs a number"),
             ("mlx5,reads=0", "1 to 255"),
+            ("irdma,gids=ipv5", "ipv4, ipv6 or both"),
+            ("irdma,gids=ipv4/", "ipv4, ipv6 or both"),
             ("mlx5,atomics=global", "none, device or claimed"),
         ] {
             let error = Personality::parse(text).unwrap_err();

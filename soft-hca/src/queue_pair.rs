@@ -6,14 +6,16 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::abi::{access, ibv_qp_attr, ibv_qp_cap, ibv_recv_wr, ibv_sge, mask, send_flag};
+use crate::abi::{
+    access, ibv_ah_attr, ibv_qp_attr, ibv_qp_cap, ibv_recv_wr, ibv_sge, mask, send_flag,
+};
 use crate::completion::{CompletionQueue, lock};
 use crate::context::Context;
 use crate::error::{Errno, Result};
 use crate::fabric::{PairEntry, Piece, RECEIVE_PIECES, RECEIVES, Receive};
 use crate::failure::{Call, Fate};
 use crate::misuse;
-use crate::personality::{Atomics, InlineData};
+use crate::personality::{Atomics, InlineData, Link};
 use crate::region;
 use crate::request::Request;
 
@@ -288,6 +290,7 @@ impl QueuePair {
                 if to.max_dest_rd_atomic > personality.reads_in
                     || !(1..=5).contains(&to.path_mtu)
                     || to_itself && !personality.connects_to_itself
+                    || !has_way(context, &to.ah_attr)
                 {
                     return Err(Errno::INVALID);
                 }
@@ -455,6 +458,16 @@ pub(crate) fn pieces_of(receive: &Receive) -> Vec<ibv_sge> {
         lkey: piece.key.load(Ordering::Relaxed),
     };
     pieces.map(piece).collect()
+}
+
+/// Whether the kernel finds a way to an address: on Ethernet, from a GID of the port's table, and by one family.
+fn has_way(context: &Context, to: &ibv_ah_attr) -> bool {
+    if context.link() == Link::InfiniBand {
+        return true;
+    }
+    let gids = context.identity().gids();
+    let from = gids.get(usize::from(to.sgid_index));
+    to.is_global != 0 && from.is_some_and(|from| from.is_ipv4() == to.dgid.is_ipv4())
 }
 
 /// The limits of a queue pair: at least what is asked for, with queues of a power of two as in the drivers.

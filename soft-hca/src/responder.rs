@@ -163,7 +163,7 @@ impl<'a> Target<'a> {
         let identity = self.context.identity_of(self.adapter);
         match self.context.personality().link {
             Link::InfiniBand => to.dlid == identity.lid(),
-            Link::Ethernet => to.is_global != 0 && to.dgid == identity.gid(),
+            Link::Ethernet => to.is_global != 0 && identity.gids().contains(&to.dgid),
         }
     }
 

@@ -111,7 +111,7 @@ impl Settings {
     }
 
     pub(crate) fn identity(&self, at: usize) -> Identity {
-        Identity::new(self.host * PER_HOST + at, self.adapters[at].link)
+        Identity::new(self.host * PER_HOST + at, &self.adapters[at])
     }
 
     /// What an adapter of any host is. All hosts have the same.

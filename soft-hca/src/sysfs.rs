@@ -41,7 +41,6 @@ pub(crate) fn write(settings: &Settings) -> io::Result<()> {
             words.collect::<Vec<_>>().join(":")
         };
         let guid = words(&identity.guid().to_be_bytes());
-        let gid = words(&identity.gid().0);
         let lid = format!("{:#x}", identity.lid());
         let subnet_manager = format!("{:#x}", identity.subnet_manager());
         let is_ethernet = personality.link == Link::Ethernet;
@@ -64,27 +63,35 @@ pub(crate) fn write(settings: &Settings) -> io::Result<()> {
             ("ports/1/rate", "100 Gb/sec (4X EDR)"),
             ("ports/1/lid", &*lid),
             ("ports/1/sm_lid", &*subnet_manager),
-            ("ports/1/gids/0", &*gid),
-            (
-                "ports/1/gid_attrs/types/0",
-                if is_ethernet { "RoCE v2" } else { "IB/RoCE v1" },
-            ),
             ("ports/1/pkeys/0", "0xffff"),
         ];
         // The kernel's own soft device names the network device that it is made of.
         if personality.driver == "rxe" {
             files.push(("parent", "lo"));
         }
-        if is_ethernet {
-            files.push(("ports/1/gid_attrs/ndevs/0", "lo"));
-        }
         for (file, content) in files {
-            let path = device.join(file);
-            if let Some(folder) = path.parent() {
-                fs::create_dir_all(folder)?;
+            put(&device.join(file), content)?;
+        }
+        for (index, gid) in identity.gids().into_iter().enumerate() {
+            let port = device.join("ports/1");
+            let put =
+                |file: &str, content: &str| put(&port.join(format!("{file}/{index}")), content);
+            put("gids", &words(&gid.0))?;
+            match is_ethernet {
+                true => {
+                    put("gid_attrs/types", "RoCE v2")?;
+                    put("gid_attrs/ndevs", "lo")?;
+                }
+                false => put("gid_attrs/types", "IB/RoCE v1")?,
             }
-            fs::write(path, format!("{content}\n"))?;
         }
     }
     Ok(())
+}
+
+fn put(path: &Path, content: &str) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    fs::write(path, format!("{content}\n"))
 }

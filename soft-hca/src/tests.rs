@@ -112,7 +112,7 @@ impl Side {
             min_rnr_timer: 1,
             ah_attr: ibv_ah_attr {
                 dlid: identity.lid(),
-                dgid: identity.gid(),
+                dgid: identity.gids()[0],
                 is_global: 1,
                 port_num: 1,
                 ..ibv_ah_attr::default()

@@ -393,7 +393,7 @@ fn port(context: &Context, number: u8) -> Result<ibv_port_attr> {
         state: if is_down { PORT_DOWN } else { PORT_ACTIVE },
         max_mtu: MTU_4096,
         active_mtu: MTU_4096,
-        gid_tbl_len: 1,
+        gid_tbl_len: identity.gids().len() as c_int,
         port_cap_flags: 0,
         max_msg_sz: context.personality().max_message,
         bad_pkey_cntr: 0,
@@ -453,26 +453,28 @@ unsafe extern "C" fn ibv_query_gid(
     index: c_int,
     gid: *mut ibv_gid,
 ) -> c_int {
-    if port != 1 || index != 0 {
+    let Some(entry) = gid_entry(context_of(context), port.into(), index as u32) else {
         set_errno(Errno::INVALID);
         return -1;
-    }
+    };
     // SAFETY: a place for the answer.
-    unsafe { *gid = context_of(context).identity().gid() };
+    unsafe { *gid = entry.gid };
     0
 }
 
-fn gid_entry(context: &Context) -> ibv_gid_entry {
-    ibv_gid_entry {
-        gid: context.identity().gid(),
-        gid_index: 0,
-        port_num: 1,
+fn gid_entry(context: &Context, port: u32, index: u32) -> Option<ibv_gid_entry> {
+    let gids = context.identity().gids();
+    let gid = *gids.get(index as usize).filter(|_| port == 1)?;
+    Some(ibv_gid_entry {
+        gid,
+        gid_index: index,
+        port_num: port,
         gid_type: match context.link() {
             Link::InfiniBand => 0,
             Link::Ethernet => 2,
         },
         ndev_ifindex: 0,
-    }
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -484,11 +486,11 @@ unsafe extern "C" fn _ibv_query_gid_ex(
     _flags: u32,
     len: usize,
 ) -> c_int {
-    if port != 1 || index != 0 {
+    let Some(found) = gid_entry(context_of(context), port, index) else {
         return libc::ENODATA;
-    }
+    };
     // SAFETY: a place of `len` bytes for the answer.
-    unsafe { copy_part(&gid_entry(context_of(context)), entry.cast(), len) };
+    unsafe { copy_part(&found, entry.cast(), len) };
     0
 }
 
@@ -500,12 +502,18 @@ unsafe extern "C" fn _ibv_query_gid_table(
     _flags: u32,
     len: usize,
 ) -> isize {
-    if room == 0 {
+    let context = context_of(context);
+    let all: Vec<_> = (0..)
+        .map_while(|index| gid_entry(context, 1, index))
+        .collect();
+    if room < all.len() {
         return -(libc::EINVAL as isize);
     }
-    // SAFETY: room for at least one entry of `len` bytes.
-    unsafe { copy_part(&gid_entry(context_of(context)), entries.cast(), len) };
-    1
+    for (at, entry) in all.iter().enumerate() {
+        // SAFETY: there is room for so many entries of `len` bytes.
+        unsafe { copy_part(entry, entries.byte_add(at * len).cast(), len) };
+    }
+    all.len() as isize
 }
 
 /// Whether a GID is of RoCE v2; a private function of libibverbs, for its tools.
@@ -516,7 +524,7 @@ unsafe extern "C" fn ibv_query_gid_type(
     index: c_uint,
     kind: *mut c_int,
 ) -> c_int {
-    if port != 1 || index != 0 {
+    if gid_entry(context_of(context), port.into(), index).is_none() {
         set_errno(Errno::INVALID);
         return -1;
     }

@@ -249,6 +249,22 @@ fn states_follow_each_other_as_in_the_table_and_need_their_attributes() {
 }
 
 #[test]
+fn there_is_no_way_from_an_address_of_one_family_to_one_of_the_other() {
+    for (from, to, found) in [
+        ("ipv6", "ipv6", Ok(())),
+        // At index 0, from which it goes.
+        ("both", "ipv6", Ok(())),
+        ("both", "ipv4", Err(Errno::INVALID)),
+        ("ipv4", "ipv6", Err(Errno::INVALID)),
+    ] {
+        let [from, to] = [from, to].map(|gids| format!("mlx5,roce,gids={gids}"));
+        let two = Two::unconnected(&[&from, &to], "", PLAN);
+        two.one.prepare(ALL);
+        assert_eq!(two.one.receive_from(&two.two, PLAN), found, "{from} {to}");
+    }
+}
+
+#[test]
 fn a_queue_pair_that_was_reset_knows_nothing_of_what_was_posted_before() {
     let two = Two::plain();
     let memory = vec![1_u64];
