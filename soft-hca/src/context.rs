@@ -21,6 +21,7 @@ use crate::process;
 use crate::queue_pair::QueuePair;
 use crate::request::{Operation, Request};
 use crate::settings::Settings;
+use crate::sysfs;
 
 /// An event, and the address of the program's object or the number of the port that it is about.
 pub(crate) type Reported = (Event, usize);
@@ -142,6 +143,11 @@ impl Context {
     /// What an adapter of any host is.
     pub(crate) fn personality_of(&self, adapter: usize) -> &Personality {
         self.settings.personality(adapter)
+    }
+
+    /// Adds one to a counter of the port, if the driver has it. Where the file cannot be written to, nobody reads it.
+    pub(crate) fn count_at_port(&self, counter: &str) {
+        let _ = sysfs::count(&self.settings, self.at, counter);
     }
 
     pub(crate) fn identity(&self) -> Identity {

@@ -15,6 +15,7 @@ use crate::queue_pair::{Attempt, QueuePair, State, pieces_of};
 use crate::region;
 use crate::request::{Operation, Request};
 use crate::responder::{self, Outcome};
+use crate::sysfs;
 
 /// How long the thread sleeps without a bell, if nothing is due earlier.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
@@ -236,6 +237,7 @@ fn carry_out(
         Some(Fate::Unanswered) => return Outcome::NoAnswer,
         Some(Fate::NotReady) => return Outcome::NotReady(1),
         Some(Fate::Refused) => return Outcome::Ended(Status::RemoteAccess),
+        Some(Fate::Lost) => context.count_at_port(sysfs::UNACKNOWLEDGED),
         Some(Fate::PortDown) => context.take_port_down(),
         Some(Fate::Gone) => context.be_gone(),
         Some(Fate::Hangs) | None => {}

@@ -44,6 +44,8 @@ pub(crate) enum Fate {
     NotReady,
     /// Its peer refuses it.
     Refused,
+    /// It is lost on the way and sent again, which the port counts.
+    Lost,
     /// It is carried out, and neither it nor any later request of the queue pair completes.
     Hangs,
     /// The port goes down before it.
@@ -52,10 +54,11 @@ pub(crate) enum Fate {
     Gone,
 }
 
-const FATES: [(&str, Fate); 6] = [
+const FATES: [(&str, Fate); 7] = [
     ("unanswered", Fate::Unanswered),
     ("not-ready", Fate::NotReady),
     ("refused", Fate::Refused),
+    ("lost", Fate::Lost),
     ("hangs", Fate::Hangs),
     ("port-down", Fate::PortDown),
     ("gone", Fate::Gone),

@@ -1,13 +1,17 @@
 //! A folder with devices as the kernel shows them in `/sys/class/infiniband`.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::personality::Link;
 use crate::settings::Settings;
 
 pub(crate) const FIRMWARE: &str = "0.1.0";
+
+/// The counter of mlx5 for requests that were not acknowledged in time, and so sent again.
+pub(crate) const UNACKNOWLEDGED: &str = "local_ack_timeout_err";
 
 /// The file of the fabric of a job.
 pub(crate) fn fabric(root: &Path) -> PathBuf {
@@ -69,6 +73,18 @@ pub(crate) fn write(settings: &Settings) -> io::Result<()> {
         if personality.driver == "rxe" {
             files.push(("parent", "lo"));
         }
+        if personality.driver == "mlx5" {
+            // A slot that is as fast as the port, half as wide as the adapter.
+            files.extend([
+                ("device/current_link_speed", "16.0 GT/s PCIe"),
+                ("device/max_link_speed", "16.0 GT/s PCIe"),
+                ("device/current_link_width", "8"),
+                ("device/max_link_width", "16"),
+                ("ports/1/hw_counters/local_ack_timeout_err", "0"),
+                ("ports/1/hw_counters/np_cnp_sent", "0"),
+                ("ports/1/counters/port_rcv_errors", "0"),
+            ]);
+        }
         for (file, content) in files {
             put(&device.join(file), content)?;
         }
@@ -87,6 +103,24 @@ pub(crate) fn write(settings: &Settings) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Adds one to a counter of an adapter's port, if it has it.
+///
+/// # Errors
+/// The file is there, and cannot be changed.
+pub(crate) fn count(settings: &Settings, at: usize, counter: &str) -> io::Result<()> {
+    let device = class(&settings.root, settings.host).join(&settings.names()[at]);
+    let path = device.join("ports/1/hw_counters").join(counter);
+    let Ok(mut file) = File::options().read(true).write(true).open(&path) else {
+        return Ok(());
+    };
+    // Other processes of the host count, too.
+    file.lock()?;
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    let count: u64 = text.trim().parse().unwrap_or(0);
+    file.write_all_at(format!("{}\n", count + 1).as_bytes(), 0)
 }
 
 fn put(path: &Path, content: &str) -> io::Result<()> {

@@ -11,19 +11,29 @@ use transom::devices::REGISTRY;
 use transom::launcher::{Launch, LaunchError};
 use transom_launch::oversubscription;
 
+use super::slot::Slot;
 use super::wanted::Wanted;
 
 pub(super) struct Machine {
     root: PathBuf,
+    /// Its RDMA devices.
+    class: PathBuf,
 }
 
 impl Machine {
     pub(super) fn this() -> Self {
-        Self::at("/")
+        Self {
+            class: rdma::class(),
+            ..Self::at("/")
+        }
     }
 
     pub(super) fn at(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
+        let root = root.into();
+        Self {
+            class: root.join(rdma::CLASS.trim_start_matches('/')),
+            root,
+        }
     }
 
     /// The path on this machine of `path`, which begins with `/`.
@@ -64,7 +74,16 @@ impl Machine {
     }
 
     pub(super) fn rdma_devices(&self) -> Vec<RdmaDevice> {
-        rdma::read(&self.path(rdma::CLASS))
+        rdma::read(&self.class)
+    }
+
+    /// Whether the kernel has the RDMA devices, and not a library for tests.
+    pub(super) fn has_kernel_devices(&self) -> bool {
+        self.class == self.path(rdma::CLASS)
+    }
+
+    pub(super) fn slot(&self, device: &str) -> Option<Slot> {
+        Slot::read(&self.class, device)
     }
 
     /// A field of `/proc/self/status`.

@@ -9,6 +9,7 @@ mod memlock;
 mod neighbours;
 mod rdma;
 mod self_test;
+mod slot;
 mod soft;
 mod tcp;
 mod wanted;
@@ -38,7 +39,8 @@ pub(super) struct Args {
 
     /// Test the devices between two ranks, which a launcher starts: mpiexec -hosts A,B -n 2 transom doctor --self-test.
     /// Without a launcher, two ranks of this machine are tested. Tried are data, atomics, the order of writes and flags,
-    /// and bandwidth, over the device that is named, or else each that both ranks have
+    /// and bandwidth, over the device that is named, or else each that both ranks have. Counters of errors that the
+    /// ports have raised meanwhile are told
     #[arg(long)]
     self_test: bool,
 

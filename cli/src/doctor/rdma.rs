@@ -36,10 +36,10 @@ pub(super) fn check(
         };
         return vec![Finding::ok("RDMA", found)];
     }
-    let mut findings = vec![
-        provider(probes.verbs, missing),
-        modules(machine, devices, missing),
-    ];
+    let mut findings = vec![provider(probes.verbs, missing)];
+    if machine.has_kernel_devices() {
+        findings.push(modules(machine, devices, missing));
+    }
     let spec = match wanted {
         Wanted::Rdma(spec) => spec,
         _ => "",
@@ -80,7 +80,10 @@ pub(super) fn check(
             .as_ref()
             .is_ok_and(|choice| choice.device == device.name);
         let used = if picked { missing } else { level };
-        findings.push(device_file(machine, device, used));
+        if machine.has_kernel_devices() {
+            findings.push(device_file(machine, device, used));
+        }
+        findings.extend(slot(machine, device, used));
         findings.extend(container::objects(machine, probes, &device.name, used));
         if picked
             && probes
@@ -216,6 +219,24 @@ fn device_file(machine: &Machine, device: &RdmaDevice, level: Level) -> Finding 
         format!("{path} of {name}: {error}"),
         Some(remedy),
     )
+}
+
+/// The PCIe link of an adapter. `level` is the most if it is too slow for a port.
+fn slot(machine: &Machine, device: &RdmaDevice, level: Level) -> Option<Finding> {
+    const CHECK: &str = "slot";
+    let slot = machine.slot(&device.name)?;
+    let found = format!("{}: {slot}", device.name);
+    let active = device.ports.iter().filter(|port| port.is_active());
+    let speed = active.map(Port::speed).max().unwrap_or(0);
+    if !slot.is_too_slow_for(speed) {
+        return Some(Finding::ok(CHECK, found));
+    }
+    Some(Finding::bad(
+        level.min(Level::Warning),
+        CHECK,
+        format!("{found}, which is slower than its port of {} Gb/s", speed as f64 / 1000.0),
+        Some("put it into another slot, or seat it anew; or has power saving lowered the speed while it is idle?".to_owned()),
+    ))
 }
 
 /// The finding if a thread of the target carries out the device's atomics: the hosts must also reach each other by TCP.

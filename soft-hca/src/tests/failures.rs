@@ -29,6 +29,22 @@ fn a_peer_that_does_not_answer_ends_a_request_after_all_retries() {
 }
 
 #[test]
+fn a_request_that_is_lost_arrives_and_is_counted_at_the_port() {
+    let two = Two::with(&["mlx5"], "lost@2,lost@3", PLAN);
+    let file = sysfs::class(two._folder.path(), 0).join("mlx5_0/ports/1/hw_counters");
+    let file = file.join(sysfs::UNACKNOWLEDGED);
+    sysfs::write(two.one.context.settings()).unwrap();
+    for count in [0, 1, 2, 2] {
+        two.one.post(empty()).unwrap();
+        assert_eq!(two.one.status(), Status::Success);
+        assert_eq!(
+            std::fs::read_to_string(&file).unwrap(),
+            format!("{count}\n")
+        );
+    }
+}
+
+#[test]
 fn a_peer_that_is_not_ready_to_receive_is_asked_again() {
     let two = Two::plain();
     let from = vec![1_u64];

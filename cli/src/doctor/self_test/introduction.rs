@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use transom::devices::REGISTRY;
 use transom_launch::oversubscription;
 
+use super::super::slot::Slot;
+
 /// A device of a rank that may be tested.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Candidate {
@@ -16,6 +18,9 @@ pub(super) struct Candidate {
     pub(super) said: String,
     /// The speed of the port in Mb/s; `None` if it has no meaning.
     pub(super) speed: Option<u64>,
+    /// The RDMA device and its port, where its counters mean something: the kernel's own device sends again whenever the
+    /// processor was late.
+    pub(super) port: Option<(String, u8)>,
     /// Whether the user named it, or a job would take it among those of its provider.
     pub(super) is_chosen: bool,
 }
@@ -91,13 +96,14 @@ fn candidates(spec: Option<&str>) -> Vec<Candidate> {
         provider: String::new(),
         said: "not found".to_owned(),
         speed: None,
+        port: None,
         is_chosen: true,
     })]
 }
 
 fn candidate(spec: String, info: &DeviceInfo, choice: Option<&Choice>) -> Candidate {
     let mut said = vec![info.provider.to_owned()];
-    let mut speed = None;
+    let (mut speed, mut on_port) = (None, None);
     let device = info.rdma.as_ref().map(|rdma| &rdma.device);
     if let (Some(device), Some(choice)) = (device, choice)
         && let Some(port) = device.port(choice.port)
@@ -112,7 +118,8 @@ fn candidate(spec: String, info: &DeviceInfo, choice: Option<&Choice>) -> Candid
             "port {} {}, {}",
             port.number, port.link_layer, port.rate
         ));
-        said.extend(slot(&device.name));
+        let slot = Slot::read(&rdma::class(), &device.name);
+        said.extend(slot.map(|slot| slot.to_string()));
         if choice.link_layer == LinkLayer::InfiniBand {
             said.push(format!("LID {}", choice.lid));
         }
@@ -122,6 +129,7 @@ fn candidate(spec: String, info: &DeviceInfo, choice: Option<&Choice>) -> Candid
                 .iter()
                 .map(|entry| format!("GID {} {}", entry.index, entry.gid)),
         );
+        on_port = (!device.emulated).then(|| (device.name.clone(), port.number));
         speed = (!device.emulated && port.speed() > 0).then(|| port.speed());
     }
     if let Some(limits) = info.rdma.as_ref().and_then(|rdma| rdma.limits.as_ref()) {
@@ -135,16 +143,7 @@ fn candidate(spec: String, info: &DeviceInfo, choice: Option<&Choice>) -> Candid
         provider: info.provider.to_owned(),
         said: said.join(", "),
         speed,
+        port: on_port,
         is_chosen: true,
     }
-}
-
-/// The speed and the width of an adapter's slot, as the kernel reports them.
-fn slot(device: &str) -> Option<String> {
-    let read = |file| {
-        let path = format!("{}/{device}/device/{file}", rdma::CLASS);
-        std::fs::read_to_string(path).ok()
-    };
-    let (speed, width) = (read("current_link_speed")?, read("current_link_width")?);
-    Some(format!("{}, width {}", speed.trim(), width.trim()))
 }

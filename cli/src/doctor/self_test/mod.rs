@@ -3,6 +3,7 @@
 //! The ranks agree on each step over TCP, and open the devices under test in addition.
 
 mod checks;
+mod counters;
 mod introduction;
 mod link;
 
@@ -22,6 +23,7 @@ use super::super::DEVICE;
 use super::finding::{self, Finding, Level};
 use super::report;
 use checks::{FlagKind, Outcome, Role};
+use counters::Counts;
 use introduction::{Candidate, Introduction};
 use link::{End, Link, Offer};
 
@@ -155,8 +157,9 @@ fn test(spec: Option<&str>, json: bool) -> transom::Result<ExitCode> {
 
 impl Tester<'_> {
     fn run(&mut self, spec: Option<&str>) -> transom::Result<()> {
-        let mine = serde_json::to_vec(&Introduction::new(spec)).expect("strings and numbers only");
-        let all = self.world.allgatherv(&mine)?;
+        let mine = Introduction::new(spec);
+        let text = serde_json::to_vec(&mine).expect("strings and numbers only");
+        let all = self.world.allgatherv(&text)?;
         let all = all
             .iter()
             .map(|text| serde_json::from_slice::<Introduction>(text));
@@ -197,10 +200,32 @@ impl Tester<'_> {
                 .fold(u32::MAX, |common, rank| common & rank.joining);
             self.joining = Joining(common);
         }
+        let count = || mine.candidates.iter().map(counters::read);
+        let before: Vec<_> = count().collect();
         for peer in 1..all.len() {
             self.pair(&all, peer as u32)?;
         }
+        let both = before.iter().zip(count());
+        let risen: Vec<_> = both
+            .map(|(before, after)| counters::risen(before, &after))
+            .collect();
+        self.add_counters(&all, &risen)?;
         self.findings.push(verdict(&self.findings));
+        Ok(())
+    }
+
+    /// Collective. Adds what the ports of each rank's devices counted meanwhile.
+    fn add_counters(&mut self, all: &[Introduction], mine: &[Counts]) -> transom::Result<()> {
+        let mine = serde_json::to_string(mine).expect("strings and numbers only");
+        let texts = self.settle(Ok(mine))?;
+        for (rank, (introduction, text)) in all.iter().zip(texts).enumerate() {
+            let counts: Vec<Counts> =
+                serde_json::from_str(&text.unwrap_or_default()).unwrap_or_default();
+            for (candidate, risen) in introduction.candidates.iter().zip(&counts) {
+                let whose = format!("rank {rank} ({})", candidate.spec);
+                self.findings.extend(counters::findings(&whose, risen));
+            }
+        }
         Ok(())
     }
 

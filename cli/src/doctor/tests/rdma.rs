@@ -294,3 +294,44 @@ fn two_infiniband_subnets_that_cannot_be_told_apart_are_a_warning() {
         "{line}"
     );
 }
+
+#[test]
+fn a_slot_that_a_port_has_to_wait_for_is_a_warning() {
+    let fake = Fake::good();
+    let link = |now: (&str, &str), most: (&str, &str)| {
+        for (which, (width, speed)) in [("current", now), ("max", most)] {
+            let device = "/sys/class/infiniband/rxe0/device";
+            fake.put(&format!("{device}/{which}_link_width"), width);
+            fake.put(&format!("{device}/{which}_link_speed"), speed);
+        }
+    };
+    let best = ("16", "16.0 GT/s PCIe");
+    fake.put(&format!("{GIDS}/rate"), "200 Gb/sec (4X HDR)");
+    // As of virtual functions.
+    link(("0", "Unknown"), ("0", "Unknown"));
+    let has_slot = |report: &Report| report.0.iter().any(|one| one.check == "slot");
+    assert!(!has_slot(&fake.examine("rxe0")));
+    link(best, best);
+    assert_eq!(
+        fake.examine("rxe0").only("slot").found,
+        "rxe0: PCIe x16 at 16 GT/s, its most"
+    );
+    link(("8", "16.0 GT/s PCIe"), best);
+    let line = fake.examine("rxe0").sole(Level::Warning, "slot");
+    let found = "slot: rxe0: PCIe x8 at 16 GT/s, of at most x16 at 16 GT/s, which is slower than its port of 200 Gb/s";
+    assert!(line.starts_with(found), "{line}");
+    fake.put(&format!("{GIDS}/rate"), "100 Gb/sec (4X EDR)");
+    assert_eq!(
+        exit_code(&fake.examine("rxe0").0),
+        0,
+        "the slot is fast enough"
+    );
+    link(("4", "5.0 GT/s PCIe"), ("4", "5.0 GT/s PCIe"));
+    assert_eq!(exit_code(&fake.examine("rxe0").0), 0, "no other slot helps");
+    // 16 of 20 bits are data.
+    link(("4", "5.0 GT/s PCIe"), best);
+    fake.put(&format!("{GIDS}/rate"), "20 Gb/sec (4X DDR)");
+    fake.examine("rxe0").sole(Level::Warning, "slot");
+    fake.put(&format!("{GIDS}/rate"), "16 Gb/sec");
+    assert_eq!(exit_code(&fake.examine("rxe0").0), 0);
+}
