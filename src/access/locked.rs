@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use rdma_sys_shim::memory::add_f64;
+use rdma_sys_shim::memory::{add_f64, copy};
 use rdma_sys_shim::{Number, TargetThread};
 
 use super::accumulate_lock::{self, AccumulateAttempt};
@@ -161,12 +161,9 @@ impl Work {
             // SAFETY: the caller's promise.
             return unsafe { copy_elements(self.ty, there, self.operands, self.count) };
         }
-        let summed = self.summed();
-        if self.result.is_null()
-            && let Some(number) = summed
-        {
-            // SAFETY: the caller's promise; the lock that it asks for is held.
-            return unsafe { number.add(there, self.operands, self.count) };
+        if let Some(number) = self.summed() {
+            // SAFETY: the caller's promise.
+            return unsafe { self.add_in_place(number, there) };
         }
         let mut chunk = MaybeUninit::<[u64; CHUNK / 8]>::uninit();
         let held = chunk.as_mut_ptr().cast::<u8>();
@@ -177,17 +174,36 @@ impl Work {
             let at = there.wrapping_add(first * extent);
             // SAFETY: the caller's promise; the chunk has room for the elements.
             unsafe {
-                // The sums need no private copy.
-                if let Some(number) = summed {
-                    copy_elements(self.ty, self.result.add(first * extent), at, count);
-                    number.add(at, self.operands.add(first * extent), count);
-                    continue;
-                }
                 copy_elements(self.ty, held, at, count);
                 if self.combine_held(held, first, count) {
                     copy_elements(self.ty, at, held, count);
                 }
             }
+        }
+    }
+
+    /// As [`Work::combine_in_place`], for the sum of numbers, which needs no private copy.
+    ///
+    /// # Safety
+    /// As for [`Work::combine_in_place`].
+    unsafe fn add_in_place(&self, number: Number, there: *mut u8) {
+        if self.result.is_null() {
+            // SAFETY: the caller's promise; the lock that it asks for is held.
+            return unsafe { number.add(there, self.operands, self.count) };
+        }
+        // A division would take as long as the addition of some hundred bytes.
+        let most = CHUNK >> number.bytes().trailing_zeros();
+        let mut first = 0;
+        while first < self.count {
+            let count = most.min(self.count - first);
+            let offset = first * number.bytes();
+            let at = there.wrapping_add(offset);
+            // SAFETY: the caller's promise; the lock that it asks for is held.
+            unsafe {
+                copy(self.result.add(offset), at, count * number.bytes());
+                number.add(at, self.operands.add(offset), count);
+            }
+            first += count;
         }
     }
 
@@ -201,6 +217,8 @@ impl Work {
             BasicType::F32 => Some(Number::F32),
             BasicType::I64 | BasicType::U64 => Some(Number::I64),
             BasicType::I32 | BasicType::U32 => Some(Number::I32),
+            BasicType::I16 | BasicType::U16 => Some(Number::I16),
+            BasicType::I8 | BasicType::U8 => Some(Number::I8),
             // A complex sum is two sums.
             _ => None,
         }

@@ -154,6 +154,26 @@ pub unsafe fn add_i32(to: *mut u8, from: *const u8, count: usize) {
     unsafe { arch::add_i32(to, from, count) }
 }
 
+/// As [`add_f64`], for integers of 16 bits of either sign; sums wrap.
+///
+/// # Safety
+/// As for [`add_f64`].
+pub unsafe fn add_i16(to: *mut u8, from: *const u8, count: usize) {
+    before_store(to, 2 * count);
+    // SAFETY: the caller's promise is the one asked for.
+    unsafe { arch::add_i16(to, from, count) }
+}
+
+/// As [`add_f64`], for integers of 8 bits of either sign; sums wrap.
+///
+/// # Safety
+/// As for [`add_f64`].
+pub unsafe fn add_i8(to: *mut u8, from: *const u8, count: usize) {
+    before_store(to, count);
+    // SAFETY: the caller's promise is the one asked for.
+    unsafe { arch::add_i8(to, from, count) }
+}
+
 /// Equal blocks of two memories, each with its own distance from one block to the next.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows {

@@ -1,6 +1,6 @@
 //! Numbers that the processor adds many of at a time.
 
-use super::{add_f32, add_f64, add_i32, add_i64};
+use super::{add_f32, add_f64, add_i8, add_i16, add_i32, add_i64};
 
 /// The type of numbers that [`Number::add`] adds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +13,10 @@ pub enum Number {
     I64,
     /// Integers of 32 bits of either sign; sums wrap.
     I32,
+    /// Integers of 16 bits of either sign; sums wrap.
+    I16,
+    /// Integers of 8 bits of either sign; sums wrap.
+    I8,
 }
 
 impl Number {
@@ -22,6 +26,8 @@ impl Number {
         match self {
             Self::F64 | Self::I64 => 8,
             Self::F32 | Self::I32 => 4,
+            Self::I16 => 2,
+            Self::I8 => 1,
         }
     }
 
@@ -37,6 +43,8 @@ impl Number {
                 Self::F32 => add_f32(to, from, count),
                 Self::I64 => add_i64(to, from, count),
                 Self::I32 => add_i32(to, from, count),
+                Self::I16 => add_i16(to, from, count),
+                Self::I8 => add_i8(to, from, count),
             }
         }
     }

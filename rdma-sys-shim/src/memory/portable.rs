@@ -125,4 +125,6 @@ adds! {
     add_f32: f32, |a, b| a + b;
     add_i64: i64, i64::wrapping_add;
     add_i32: i32, i32::wrapping_add;
+    add_i16: i16, i16::wrapping_add;
+    add_i8: i8, i8::wrapping_add;
 }

@@ -12,7 +12,7 @@ mod medium;
 
 #[cfg(test)]
 pub(super) use add::tests::add_loops;
-pub(super) use add::{add_f32, add_f64, add_i32, add_i64};
+pub(super) use add::{add_f32, add_f64, add_i8, add_i16, add_i32, add_i64};
 #[cfg(test)]
 pub(super) use large::tests::all_methods;
 pub(super) use large::{copy_part, streams};

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use super::super::{add_f32, add_i32, add_i64, portable};
+use super::super::{add_f32, add_i8, add_i16, add_i32, add_i64, portable};
 use super::{Copy, Guarded, arch};
 
 const ALIGNMENTS: [(usize, usize); 6] = [(0, 0), (8, 16), (4, 0), (60, 4), (1, 63), (63, 7)];
@@ -31,6 +31,8 @@ elements! {
     f32: |sum, a, b| sum.to_bits() == (a + b).to_bits() || sum.is_nan() && (a + b).is_nan();
     i64: |sum, a, b| sum == a.wrapping_add(b);
     i32: |sum, a, b| sum == a.wrapping_add(b);
+    i16: |sum, a, b| sum == a.wrapping_add(b);
+    i8: |sum, a, b| sum == a.wrapping_add(b);
 }
 
 /// `add` takes a length in elements.
@@ -69,7 +71,7 @@ fn check<T: Element>(add: impl Fn(*mut u8, *const u8, usize), what: &str, counts
 fn check_all<T: Element>(adds: [(&str, Copy); 2]) {
     for (what, add) in adds {
         let counts: Vec<_> = (0..=90)
-            .chain([127, 128, 129, 257, 8192, 131_075])
+            .chain([127, 128, 129, 257, 319, 320, 383, 639, 8192, 131_075])
             .collect();
         // SAFETY: `check` gives buffers of `count` elements, to which nothing else refers.
         check::<T>(
@@ -100,4 +102,14 @@ fn integers_of_64_bits_wrap() {
 #[test]
 fn integers_of_32_bits_wrap() {
     check_all::<i32>([("arch", add_i32), ("portable", portable::add_i32)]);
+}
+
+#[test]
+fn integers_of_16_bits_wrap() {
+    check_all::<i16>([("arch", add_i16), ("portable", portable::add_i16)]);
+}
+
+#[test]
+fn integers_of_8_bits_wrap() {
+    check_all::<i8>([("arch", add_i8), ("portable", portable::add_i8)]);
 }

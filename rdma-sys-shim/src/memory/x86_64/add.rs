@@ -13,7 +13,7 @@ pub(in super::super) type Add = unsafe fn(*mut u8, *const u8, usize);
 /// The loops for elements of one type.
 struct Loops {
     element: usize,
-    /// One element at a time.
+    /// A few elements at a time, or one.
     each: Add,
     /// The loop for whole blocks; `each` if there may be no whole block.
     blocks: Add,
@@ -67,6 +67,30 @@ macro_rules! add_each {
     };
 }
 
+/// Defines a loop that adds narrow elements: 16 bytes at a time by the vector instruction `$add`, the rest by `$one`.
+macro_rules! add_narrow {
+    ($name:ident, $add:literal, $one:ident) => {
+        /// # Safety
+        /// As [`super::super::add_f64`], for `len` bytes of whole elements.
+        unsafe fn $name(to: *mut u8, from: *const u8, len: usize) {
+            let vectors = len / 16 * 16;
+            // SAFETY: the bytes are those that the caller vouches for.
+            unsafe {
+                for at in (0..vectors).step_by(16) {
+                    asm!("movdqu {t}, [{from} + {at}]",
+                        "movdqu {held}, [{to} + {at}]",
+                        concat!($add, " {t}, {held}"),
+                        "movdqu [{to} + {at}], {t}",
+                        t = out(xmm_reg) _, held = out(xmm_reg) _,
+                        from = in(reg) from, to = in(reg) to, at = in(reg) at,
+                        options(nostack, preserves_flags));
+                }
+                $one(to.add(vectors), from.add(vectors), len - vectors);
+            }
+        }
+    };
+}
+
 /// Defines a loop that adds `len` bytes of elements by the vector instruction `$add`.
 macro_rules! add_blocks {
     ($name:ident, $add:literal, $($register:literal $offset:literal),+) => {
@@ -98,9 +122,18 @@ macro_rules! add_blocks {
 
 /// Defines `$name` and its loops for one type.
 macro_rules! adds {
-    ($name:ident, $element:ty, each $each:ident: $class:ident $($instruction:literal)+,
-     blocks $add:literal: $add_512:ident if $has_512:tt, $add_256:ident if $has_256:tt) => {
+    ($name:ident, $element:ty, each $each:ident: $class:ident $($instruction:literal)+, $($blocks:tt)+) => {
         add_each!($each, $element, $class, $($instruction),+);
+        adds!(@ $name, $element, $each, $($blocks)+);
+    };
+    ($name:ident, $element:ty, each $each:ident by $add:literal and $one:ident: $class:ident $($instruction:literal)+,
+     $($blocks:tt)+) => {
+        add_each!($one, $element, $class, $($instruction),+);
+        add_narrow!($each, $add, $one);
+        adds!(@ $name, $element, $each, $($blocks)+);
+    };
+    (@ $name:ident, $element:ty, $each:ident,
+     blocks $add:literal: $add_512:ident if $has_512:tt, $add_256:ident if $has_256:tt) => {
         add_blocks!($add_512, $add, "zmm0" "0", "zmm1" "64", "zmm2" "128", "zmm3" "192");
         add_blocks!(
             $add_256, $add, "ymm0" "0", "ymm1" "32", "ymm2" "64", "ymm3" "96",
@@ -166,6 +199,20 @@ adds!(
         "add dword ptr [{to} + {at}], {t:e}",
     blocks "vpaddd": add_512_i32 if "avx512f", add_256_i32 if "avx2"
 );
+adds!(
+    add_i16, i16,
+    each add_each_i16 by "paddw" and add_one_i16: reg
+        "mov {t:x}, word ptr [{from} + {at}]"
+        "add word ptr [{to} + {at}], {t:x}",
+    blocks "vpaddw": add_512_i16 if "avx512bw", add_256_i16 if "avx2"
+);
+adds!(
+    add_i8, i8,
+    each add_each_i8 by "paddb" and add_one_i8: reg_byte
+        "mov {t}, byte ptr [{from} + {at}]"
+        "add byte ptr [{to} + {at}], {t}",
+    blocks "vpaddb": add_512_i8 if "avx512bw", add_256_i8 if "avx2"
+);
 
 #[cfg(test)]
 pub(super) mod tests {
@@ -174,20 +221,21 @@ pub(super) mod tests {
     /// Every vector loop that this processor can run, also those never chosen on it, by the type of
     /// its elements. The length is in bytes.
     pub(in super::super::super) fn add_loops(element: &str) -> Vec<(&'static str, Add)> {
-        let (wide, narrow, needs_avx2): (Add, Add, bool) = match element {
-            "f64" => (add_512_f64, add_256_f64, false),
-            "f32" => (add_512_f32, add_256_f32, false),
-            "i64" => (add_512_i64, add_256_i64, true),
-            "i32" => (add_512_i32, add_256_i32, true),
+        let avx = is_x86_feature_detected!("avx");
+        let avx2 = is_x86_feature_detected!("avx2");
+        let avx512 = is_x86_feature_detected!("avx512f");
+        let avx512bw = is_x86_feature_detected!("avx512bw");
+        let (wide, narrow): ((bool, Add), (bool, Add)) = match element {
+            "f64" => ((avx512, add_512_f64), (avx, add_256_f64)),
+            "f32" => ((avx512, add_512_f32), (avx, add_256_f32)),
+            "i64" => ((avx512, add_512_i64), (avx2, add_256_i64)),
+            "i32" => ((avx512, add_512_i32), (avx2, add_256_i32)),
+            "i16" => ((avx512bw, add_512_i16), (avx2, add_256_i16)),
+            "i8" => ((avx512bw, add_512_i8), (avx2, add_256_i8)),
             _ => return Vec::new(),
         };
-        let mut all = Vec::new();
-        if is_x86_feature_detected!("avx2") || !needs_avx2 && is_x86_feature_detected!("avx") {
-            all.push(("256", narrow));
-        }
-        if is_x86_feature_detected!("avx512f") {
-            all.push(("512", wide));
-        }
-        all
+        let all = [("256", narrow), ("512", wide)];
+        let usable = all.into_iter().filter(|(_, (has, _))| *has);
+        usable.map(|(name, (_, add))| (name, add)).collect()
     }
 }
