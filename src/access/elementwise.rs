@@ -117,9 +117,19 @@ unsafe fn update(at: *mut u8, width: Width, ty: BasicType, op: Op, operand: u64)
         return unsafe { fetch_op(at, width, fetching, operand) };
     }
     // SAFETY: the caller's promise.
+    unsafe { update_by(at, width, |held| combine_word(ty, op, held, operand)) }
+}
+
+/// Replaces the word at `at` by what `new` makes of it; returns the previous value.
+///
+/// # Safety
+/// As for [`fetch_op`].
+#[inline]
+pub(super) unsafe fn update_by(at: *mut u8, width: Width, new: impl Fn(u64) -> u64) -> u64 {
+    // SAFETY: the caller's promise.
     let mut held = unsafe { fetch_op(at, width, Fetching::Load, 0) };
     loop {
-        let new = combine_word(ty, op, held, operand);
+        let new = new(held);
         // In a minimum of many, most leave the word as it is. Other processors then keep their copies of its line.
         if new == held {
             return held;

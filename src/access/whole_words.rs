@@ -31,6 +31,9 @@ pub(super) fn words(address: u64, len: usize) -> impl Iterator<Item = (usize, us
     let mut next = 0;
     std::iter::from_fn(move || {
         let (start, left) = (next, len - next);
+        if left == 0 {
+            return None;
+        }
         let fits = |width: &Width| {
             let bytes = width.bytes();
             bytes <= left && (address + start as u64).is_multiple_of(bytes as u64)
