@@ -357,7 +357,8 @@ fn fetched_elements(
     let is_whole = op == Op::NoOp
         || (near.elements.count == far.elements.count
             && is_address(near.at)
-            && elements(near.elements, far.elements).is_some());
+            && (near.elements.ty == far.elements.ty
+                || elements(near.elements, far.elements).is_some()));
     plain(result, far, elements(far.elements, result.elements)).filter(|_| is_whole)
 }
 
