@@ -53,9 +53,10 @@ impl Communicator {
     /// the death. After another death, it is called on the communicator that it returned.
     ///
     /// More than half of the ranks go on, or all who are not known to be dead or to have left. Only a rank of the same
-    /// host can know a death for certain; from another host, it may be the work of a firewall. Ranks that do not answer
-    /// are waited for, for `TRANSOM_SURVIVORS_TIMEOUT` seconds (60). After that, the others go on without them if they
-    /// may; such a rank gets an error when it calls. So if a network breaks in two, at most one part goes on.
+    /// host and network namespace can know a death for certain; from elsewhere, it may be the work of a firewall. Ranks
+    /// that do not answer are waited for, for `TRANSOM_SURVIVORS_TIMEOUT` seconds (60). After that, the others go on
+    /// without them if they may; such a rank gets an error when it calls. So if a network breaks in two, at most one part
+    /// goes on.
     ///
     /// The launcher must leave the survivors running: `transom run --keep-going`, Slurm's `--no-kill
     /// --kill-on-bad-exit=0`; ranks that met by a rendezvous have none that could end them.

@@ -1,4 +1,5 @@
-//! The memory that queues take, as mlx5's driver computes it. The files that are named are in providers/mlx5 of rdma-core.
+//! The memory that queues take, as mlx5's driver computes it. The files that are named are in providers/mlx5 of
+//! rdma-core.
 
 use crate::abi::ibv_qp_cap;
 

@@ -32,7 +32,7 @@
 //! **Its end.** After `patience`, the rank of the ballot suspects those who have not answered: they did not make the call,
 //! are stopped, or are on the other side of a broken network. If the rest may not go on, it waits for them as long
 //! again. A rank returns by then at the latest, with an error that names those whose answer is missing. It tells the
-//! others, which return too if they have waited for `patience`.
+//! others. Those that take part in its ballot return too, if they have waited for `patience`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -292,11 +292,17 @@ impl Agreement {
                 self.learn(ballot, group);
             }
             What::GaveUp(ballot, missing) if self.outcome.is_none() => {
-                let has_waited = now >= self.silence_at;
-                match ballot >= self.promised && has_waited {
-                    true => self.outcome = Some(Outcome::Missing(missing)),
+                let takes_part = ballot >= self.promised
+                    && !self.suspects.contains(&from)
+                    && !missing.contains(&self.me);
+                if takes_part && now >= self.silence_at {
+                    self.outcome = Some(Outcome::Missing(missing));
+                } else {
                     // Others may come yet, and go on with this rank.
-                    false => self.suspect(from, false, now),
+                    if let Some(own) = &mut self.own {
+                        own.promises.remove(&from);
+                    }
+                    self.suspect(from, false, now);
                 }
             }
             What::Decided(..) | What::GaveUp(..) => {}

@@ -79,7 +79,9 @@ impl NetworkPlace {
     /// Local. Whether both are in different network namespaces of one machine.
     #[must_use]
     pub fn is_apart(&self, peer: &Self) -> bool {
-        self.namespace.boot == peer.namespace.boot && !self.is_near(peer)
+        // An unreadable boot ID is zeros.
+        let is_known = self.namespace.boot != [0; 16];
+        is_known && self.namespace.boot == peer.namespace.boot && !self.is_near(peer)
     }
 
     /// Local. The addresses of a peer, in the order in which to try them from here. An address that both hosts have,

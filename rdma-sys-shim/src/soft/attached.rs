@@ -96,7 +96,8 @@ unsafe fn transfer_lists(
     parts: impl Iterator<Item = StridedBlocks>,
 ) -> Result<()> {
     let (mut local, mut remote) = (Vec::new(), Vec::<libc::iovec>::new());
-    let move_them = |local: &mut Vec<libc::iovec>, remote: &mut Vec<libc::iovec>| {
+    let mut rkey = 0;
+    let move_them = |local: &mut Vec<libc::iovec>, remote: &mut Vec<libc::iovec>, rkey| {
         let address = remote.first().map_or(0, |part| part.iov_base.addr() as u64);
         let len = local.iter().map(|part| part.iov_len).sum();
         let moved = peer.reach(|number| {
@@ -105,13 +106,14 @@ unsafe fn transfer_lists(
         });
         local.clear();
         remote.clear();
-        let at = RemoteAddress { address, rkey: 0 };
+        let at = RemoteAddress { address, rkey };
         moved.map_err(|stopped| error(peer, stopped, direction, at, len))
     };
     for (piece, at) in parts.flat_map(StridedBlocks::each) {
         if local.len() == MOST_PARTS {
-            move_them(&mut local, &mut remote)?;
+            move_them(&mut local, &mut remote, rkey)?;
         }
+        rkey = at.rkey;
         local.push(part(piece.base, piece.len));
         let place = at.address as usize as *mut u8;
         match remote.last_mut() {
@@ -121,7 +123,7 @@ unsafe fn transfer_lists(
             _ => remote.push(part(place, piece.len)),
         }
     }
-    move_them(&mut local, &mut remote)
+    move_them(&mut local, &mut remote, rkey)
 }
 
 fn error(

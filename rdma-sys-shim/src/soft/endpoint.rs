@@ -112,7 +112,7 @@ impl SoftEndpoint {
         blocks.try_for_each(|(piece, at)| self.check(at, piece.len as u64, operation))
     }
 
-    /// Moves lists of parts, which have so many `pieces`.
+    /// Moves lists of parts. `pieces`: as for [`way`](Self::way).
     ///
     /// # Safety
     /// The parts are readable (for a write) or writable (for a read).
@@ -165,7 +165,7 @@ impl SoftEndpoint {
         Ok(Ticket::DONE)
     }
 
-    /// The way of a transfer that the kernel would do in so many parts.
+    /// The way of a transfer for which the kernel takes as long as for so many short ones.
     fn way(&self, parts: usize) -> Way {
         select::way(self.path, || {
             self.options.assist && self.assist.poll(&self.segment, parts)
@@ -386,8 +386,16 @@ impl Endpoint for SoftEndpoint {
     ) -> Result<Ticket> {
         let run = std::iter::once(StridedBlocks::run(local, len, at));
         if len > select::OF_ASSIST.run {
+            let pieces = len / select::OF_ASSIST.run;
             // SAFETY: the caller's promise.
-            return unsafe { self.transfer_list(direction, 1, run) };
+            let moved = unsafe { self.transfer_list(direction, pieces, run) };
+            return moved.map_err(|error| match error {
+                // It names the part that assist left.
+                Error::RemoteAccess { need, reason, .. } => {
+                    self.peer.refusal(need, at, len as u64, reason)
+                }
+                other => other,
+            });
         }
         let operation = Operation::from(direction);
         self.check(at, len as u64, operation)?;

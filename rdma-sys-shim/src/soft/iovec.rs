@@ -60,9 +60,9 @@ fn entry(data: *mut u8, which: usize) -> *mut Run {
 /// Writes a list of parts into a slot's data, and their bytes if they are sent. Returns the length of the list. No part
 /// begins before `address`, which is the request's.
 ///
+/// # Safety
 /// `data` is writable for [`SLOT_BYTES`]. The parts have at most [`MOST`] blocks with [`MOST_BYTES`] in all. None of
 /// them ends more than 4 GiB after the address. They are readable if they are sent.
-/// beyond 4 GiB behind the address, and they are readable if they are sent.
 pub(super) unsafe fn fill(
     data: *mut u8,
     address: u64,

@@ -346,11 +346,13 @@ impl AssistWords {
         }
     }
 
-    /// Whether a thread polls the slots, or has just looked at them in passing.
-    pub(crate) fn are_lent(&self) -> bool {
-        if self.lent.load(Ordering::Relaxed) != 0 {
-            return true;
-        }
+    /// Whether a thread polls the slots.
+    pub(crate) fn are_polled(&self) -> bool {
+        self.lent.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether a thread has just looked at the slots in passing, or has just stopped polling them.
+    pub(crate) fn were_passed(&self) -> bool {
         let passed = self.passed.load(Ordering::Relaxed);
         passed != 0 && milliseconds().wrapping_sub(passed) <= PASSING
     }

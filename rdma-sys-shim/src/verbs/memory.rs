@@ -89,7 +89,6 @@ fn origin_flags(written: bool) -> Flags {
 
 /// The key of a region for peers: the verbs key in the lower half, and above it the rights that the region lacks. So an
 /// origin can refuse an access itself; if the target's device had to, the connection would break.
-/// connection for.
 fn key(rkey: u32, access: Access) -> u64 {
     let lacks = Access::ALL.bits() & !access.bits();
     u64::from(lacks) << 32 | u64::from(rkey)

@@ -486,3 +486,25 @@ fn who_accepted_without_knowing_of_deaths_is_asked_again() {
     }
     assert_eq!(ranks[0].outcome(), Some(&decided));
 }
+
+#[test]
+fn the_word_of_a_rank_in_whose_ballot_it_takes_no_part_ends_nothing() {
+    let gave_up = |missing: &[u32]| AgreementMessage {
+        dead: [4].into(),
+        what: What::GaveUp((1, 3), missing.iter().copied().collect()),
+    };
+    let (came, now) = (PATIENCE * 9 / 10, 2 * PATIENCE);
+    let waits = |suspects: bool, missing: &[u32]| {
+        let mut rank = Agreement::new(1, SIZE, came, PATIENCE);
+        rank.suspect(4, true, came);
+        if suspects {
+            rank.suspect(3, false, came);
+        }
+        rank.tick(now);
+        rank.receive(3, gave_up(missing), now);
+        rank.outcome().is_none()
+    };
+    assert!(waits(true, &[0, 2]), "their connection is broken");
+    assert!(waits(false, &[0, 1]), "it has not been heard");
+    assert!(!waits(false, &[0, 2]));
+}

@@ -119,7 +119,10 @@ pub(super) mod tests {
 
     /// Every method that this processor can run, also those never chosen on it.
     pub(in super::super::super) fn all_methods() -> Vec<(&'static str, Method)> {
-        let mut all: Vec<(_, Method)> = vec![("memmove", super::super::memmove)];
+        let mut all: Vec<(_, Method)> = vec![
+            ("memmove", super::super::memmove),
+            ("rep movsb", medium::rep_movsb),
+        ];
         if is_x86_feature_detected!("avx") {
             all.extend([
                 ("vectors", medium::by_vectors as Method),

@@ -1,12 +1,11 @@
 //! Copies of more than a few cache lines that fit into the second-level cache.
 //!
-//! From 2 KiB on, the C library uses `rep movsb` for them if the processor reports that it is fast. AMD's processors
-//! do, but on Zen 3 and 4 it is slower than a loop of vector instructions: by a fifth; by half if the offset from source
-//! to destination is slightly more than a multiple of 4 KiB, as between the start of a page and memory of `malloc`; and
-//! twentyfold if the destination is then not aligned to 16 bytes.
-//!
-//! On Zen 5, it is never slower than the loop, and two to ten times as fast if the target's processor has the destination
-//! in its cache, since it does not read what it overwrites. Processors of other vendors were not measured.
+//! AMD's processors report that `rep movsb` is fast. On Zen 5 it is: it is never slower than a loop of vector
+//! instructions, and two to ten times as fast if the target's processor has the destination in its cache, since it does
+//! not read what it overwrites. On Zen 3 and 4 it is slower: by a fifth; by half if the offset from source to destination
+//! is slightly more than a multiple of 4 KiB, as between the start of a page and memory of `malloc`; and twentyfold if
+//! the destination is then not aligned to 16 bytes. Which of both the C library uses depends on its version. Processors
+//! of other vendors were not measured.
 
 use std::arch::asm;
 use std::sync::OnceLock;
@@ -14,35 +13,61 @@ use std::sync::OnceLock;
 /// Shorter copies do not come here: the C library also uses a loop for them.
 pub(super) const FLOOR: usize = 1 << 10;
 
-/// The family of AMD's processors from which on the C library's copies are at least as fast.
+/// The family of AMD's processors from Zen 5 on.
 const ZEN_5: u32 = 0x1a;
 
 /// Bytes of one iteration of the loop.
 const TURN: usize = 256;
 
+/// From this length on, `rep movsb` is faster on Zen 5.
+const REP_FLOOR: usize = 2 << 10;
+
+#[derive(Clone, Copy)]
+enum Method {
+    RepMovsb,
+    Vectors,
+    OfLibrary,
+}
+
 /// # Safety
 /// As [`super::super::copy`]; `len` is at least [`FLOOR`].
 pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
     let apart = to.addr().abs_diff(from.addr()) >= len;
-    // SAFETY: the caller's promise; for `by_vectors`, the ranges do not overlap, and `gains` has checked that there is
-    // AVX.
+    // SAFETY: the caller's promise; for both methods of ours, the ranges do not overlap, and `fastest` has checked that
+    // there is AVX.
     unsafe {
-        match apart && gains() {
-            true => by_vectors(to, from, len),
-            false => super::memmove(to, from, len),
+        match fastest() {
+            Method::RepMovsb if apart && len > REP_FLOOR => rep_movsb(to, from, len),
+            Method::Vectors if apart => by_vectors(to, from, len),
+            _ => super::memmove(to, from, len),
         }
     }
 }
 
-/// Whether the loop is faster than the C library's copies on this processor.
-pub(super) fn gains() -> bool {
-    static GAINS: OnceLock<bool> = OnceLock::new();
-    *GAINS.get_or_init(|| {
-        super::vendor() == *b"AuthenticAMD"
-            && super::family() < ZEN_5
-            && is_x86_feature_detected!("avx")
-            && is_x86_feature_detected!("ermsb")
+/// The fastest method on this processor.
+fn fastest() -> Method {
+    static FASTEST: OnceLock<Method> = OnceLock::new();
+    *FASTEST.get_or_init(|| {
+        if super::vendor() != *b"AuthenticAMD" || !is_x86_feature_detected!("ermsb") {
+            Method::OfLibrary
+        } else if super::family() >= ZEN_5 {
+            Method::RepMovsb
+        } else if is_x86_feature_detected!("avx") {
+            Method::Vectors
+        } else {
+            Method::OfLibrary
+        }
     })
+}
+
+/// # Safety
+/// As [`super::super::copy`]; the ranges do not overlap.
+pub(super) unsafe fn rep_movsb(to: *mut u8, from: *const u8, len: usize) {
+    // SAFETY: copies the `len` bytes that the caller vouches for, upwards: the direction flag is clear.
+    unsafe {
+        asm!("rep movsb", inout("rcx") len => _, inout("rdi") to => _, inout("rsi") from => _,
+            options(nostack, preserves_flags));
+    }
 }
 
 /// # Safety

@@ -1,11 +1,12 @@
-//! Requests to waiting threads of the peer, which move a few bytes in a fraction of the time that the kernel takes.
-//! Requests are sent while the peer says that one of its threads polls. A transfer takes several requests, so that the
-//! peer carries out one while this process fills the next.
+//! Requests to waiting threads of the peer, which move bytes in a fraction of the time that the kernel takes. Requests
+//! are sent while the peer says that one of its threads polls, or has just done so. A long transfer takes several
+//! requests, so that the peer carries out one while this process fills the next.
 //!
 //! If no thread takes a request within some microseconds, the origin takes it back and uses the kernel: for the next two
-//! transfers, and for twice as many after each further miss, until a request is taken. After some transfers by the
-//! kernel, it calls a thread of the peer that sleeps in a wait; this thread stays awake while requests arrive, and at
-//! most half a millisecond longer. If the peer is stopped in the middle of a copy, the origin waits for it.
+//! transfers, and for twice as many after each further miss, until a request is taken. Misses while a thread polls, and
+//! while one has just done so, count apart: a peer may compute and wait in turn. After some transfers by the kernel, the
+//! origin calls a thread of the peer that sleeps in a wait; this thread stays awake while requests arrive, and at most
+//! half a millisecond longer. If the peer is stopped in the middle of a copy, the origin waits for it.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -31,11 +32,10 @@ const LONGEST_PAUSE: u32 = 256;
 /// What this process knows about waiting threads of the peer.
 #[derive(Default)]
 pub(super) struct AssistState {
-    /// Requests that no thread has taken up, since one last did. The thread that polled may have lost its processor, or
-    /// do something else.
-    missed: AtomicU32,
-    /// The number of transfers that do without a request, for this reason: twice as many after each miss.
-    pause: AtomicU32,
+    /// Misses while a thread polls, and while one has just done so. The second one's index is 1.
+    misses: [Misses; 2],
+    /// For which of them the last request counts. Threads may change it for each other.
+    last: AtomicU32,
     /// Parts that the kernel has moved since the last call to a sleeping thread.
     parts: AtomicU32,
     /// The time of the last search for slots of dead processes.
@@ -43,6 +43,15 @@ pub(super) struct AssistState {
     /// A thread polls, whatever the peer says. It is waited for nearly as long as an offer is valid.
     #[cfg(test)]
     is_sure: std::sync::atomic::AtomicBool,
+}
+
+/// Requests that no thread has taken up, since one last did. The thread that polled may have lost its processor, or do
+/// something else.
+#[derive(Default)]
+struct Misses {
+    count: AtomicU32,
+    /// The number of transfers that do without a request, for this reason: twice as many after each miss.
+    pause: AtomicU32,
 }
 
 /// The outcome of a request.
@@ -63,12 +72,17 @@ impl AssistState {
         if self.is_sure.load(Ordering::Relaxed) {
             return true;
         }
-        if segment.assist().are_lent() {
-            let pause = self.pause.load(Ordering::Relaxed);
-            if pause == 0 {
+        let words = segment.assist();
+        let polls = words.are_polled();
+        if polls || words.were_passed() {
+            let which = u32::from(!polls);
+            let pause = &self.misses[which as usize].pause;
+            let left = pause.load(Ordering::Relaxed);
+            if left == 0 {
+                self.last.store(which, Ordering::Relaxed);
                 return true;
             }
-            self.pause.store(pause - 1, Ordering::Relaxed);
+            pause.store(left - 1, Ordering::Relaxed);
         }
         let parts = parts.min(select::WORTH_A_CALL as usize) as u32;
         let parts = parts + self.parts.load(Ordering::Relaxed);
@@ -76,21 +90,27 @@ impl AssistState {
         self.parts
             .store(if calls { 0 } else { parts }, Ordering::Relaxed);
         if calls {
-            segment.assist().call();
+            words.call();
         }
         false
     }
 
+    fn misses(&self) -> &Misses {
+        &self.misses[self.last.load(Ordering::Relaxed) as usize]
+    }
+
     fn note_miss(&self) {
-        let missed = self.missed.load(Ordering::Relaxed).saturating_add(1);
-        self.missed.store(missed, Ordering::Relaxed);
-        let pause = 1 << missed.min(LONGEST_PAUSE.ilog2());
-        self.pause.store(pause, Ordering::Relaxed);
+        let misses = self.misses();
+        let count = misses.count.load(Ordering::Relaxed).saturating_add(1);
+        misses.count.store(count, Ordering::Relaxed);
+        let pause = 1 << count.min(LONGEST_PAUSE.ilog2());
+        misses.pause.store(pause, Ordering::Relaxed);
     }
 
     fn note_hit(&self) {
-        if self.missed.load(Ordering::Relaxed) != 0 {
-            self.missed.store(0, Ordering::Relaxed);
+        let count = &self.misses().count;
+        if count.load(Ordering::Relaxed) != 0 {
+            count.store(0, Ordering::Relaxed);
         }
     }
 
@@ -122,7 +142,9 @@ impl AssistState {
         let mut left = Vec::new();
         let mut result = Ok(());
         loop {
-            while left.is_empty() && begun - ended < AT_ONCE {
+            // Until the first is answered, a few, since nobody may take them.
+            let most = if ended == 0 { 2 } else { AT_ONCE };
+            while left.is_empty() && begun - ended < most {
                 let packed = Packed::of(operation, next.clone(), select::OF_ASSIST);
                 let Some(packed) = packed else {
                     break;

@@ -305,8 +305,12 @@ impl<L: Link> SendQueue<L> {
         }
         let ticket = self.posted + 1;
         // Nobody waits for stored words, so their reports may still be in the completion queue.
+        let is_store = |operation| operation == Operation::Store;
         let mut before = self.pending.iter();
-        let is_first = before.all(|pending| pending.operation == Operation::Store);
+        let is_first = match is_store(request.operation) {
+            true => self.pending.is_empty(),
+            false => before.all(|pending| is_store(pending.operation)),
+        };
         let report = self.signals.reports(request, ticket, is_first);
         self.unposted.add(request, ticket, report);
         self.note_posted(request);

@@ -252,7 +252,7 @@ fn assist_that_was_promised_and_does_not_come_is_not_waited_for() {
     for round in 0..20 {
         transfers_arrive(&peer, round);
     }
-    let missed = peer.endpoint.assist.missed.load(Ordering::Relaxed);
+    let missed = peer.endpoint.assist.misses().count.load(Ordering::Relaxed);
     assert!(missed > 0, "nobody came");
     assert!(peer.all_slots_are_free());
 }
@@ -480,7 +480,11 @@ fn many_origins_share_the_slots_of_one_peer() {
                             peer.write(&sent, offset);
                             assert_eq!(peer.read(offset, len), sent);
                             // More threads than processors are bound to disappoint each other.
-                            peer.endpoint.assist.pause.store(0, Ordering::Relaxed);
+                            peer.endpoint
+                                .assist
+                                .misses()
+                                .pause
+                                .store(0, Ordering::Relaxed);
                             round += 1;
                         }
                         assert!(round < MOST_ROUNDS, "nobody serves");
@@ -614,13 +618,25 @@ fn assist_survives_memory_that_was_taken_away() {
     protect(libc::PROT_NONE);
     beside_assist(&peer, 1, |served| {
         until_served(served, |_| {
-            let mut bytes = [7_u8; 2000];
-            for (at, len) in [(offset, 8), (offset, 2000), (offset - 4, 8)] {
+            let mut bytes = vec![7_u8; 200_000];
+            let long = offset.saturating_sub(100_000);
+            for (at, len) in [
+                (offset, 8),
+                (offset, 2000),
+                (offset - 4, 8),
+                (long, 200_000),
+            ] {
                 let (at, local) = (peer.region.at(at as u64), bytes.as_mut_ptr());
+                let named = |result: Result<crate::Ticket>| {
+                    let place = format!("of {len} bytes at {:#x}", at.address);
+                    let error = result.as_ref().unwrap_err().to_string();
+                    assert!(error.contains(&place), "{error}");
+                    gone(result);
+                };
                 // SAFETY: the bytes are there until the operation has failed.
                 unsafe {
-                    gone(peer.endpoint.transfer(Direction::Write, local, len, at));
-                    gone(peer.endpoint.transfer(Direction::Read, local, len, at));
+                    named(peer.endpoint.transfer(Direction::Write, local, len, at));
+                    named(peer.endpoint.transfer(Direction::Read, local, len, at));
                 }
             }
             let shape = (8, 300, 8, 64);
