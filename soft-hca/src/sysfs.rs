@@ -73,6 +73,7 @@ pub(crate) fn write(settings: &Settings) -> io::Result<()> {
         if personality.driver == "rxe" {
             files.push(("parent", "lo"));
         }
+        let unacknowledged = format!("ports/1/hw_counters/{UNACKNOWLEDGED}");
         if personality.driver == "mlx5" {
             // A slot that is as fast as the port, half as wide as the adapter.
             files.extend([
@@ -80,7 +81,7 @@ pub(crate) fn write(settings: &Settings) -> io::Result<()> {
                 ("device/max_link_speed", "16.0 GT/s PCIe"),
                 ("device/current_link_width", "8"),
                 ("device/max_link_width", "16"),
-                ("ports/1/hw_counters/local_ack_timeout_err", "0"),
+                (&*unacknowledged, "0"),
                 ("ports/1/hw_counters/np_cnp_sent", "0"),
                 ("ports/1/counters/port_rcv_errors", "0"),
             ]);

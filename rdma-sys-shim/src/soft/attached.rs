@@ -96,9 +96,8 @@ unsafe fn transfer_lists(
     parts: impl Iterator<Item = StridedBlocks>,
 ) -> Result<()> {
     let (mut local, mut remote) = (Vec::new(), Vec::<libc::iovec>::new());
-    let mut rkey = 0;
-    let move_them = |local: &mut Vec<libc::iovec>, remote: &mut Vec<libc::iovec>, rkey| {
-        let address = remote.first().map_or(0, |part| part.iov_base.addr() as u64);
+    let mut first = RemoteAddress::default();
+    let move_them = |local: &mut Vec<libc::iovec>, remote: &mut Vec<libc::iovec>, first| {
         let len = local.iter().map(|part| part.iov_len).sum();
         let moved = peer.reach(|number| {
             // SAFETY: the caller's promise.
@@ -106,14 +105,15 @@ unsafe fn transfer_lists(
         });
         local.clear();
         remote.clear();
-        let at = RemoteAddress { address, rkey };
-        moved.map_err(|stopped| error(peer, stopped, direction, at, len))
+        moved.map_err(|stopped| error(peer, stopped, direction, first, len))
     };
     for (piece, at) in parts.flat_map(StridedBlocks::each) {
         if local.len() == MOST_PARTS {
-            move_them(&mut local, &mut remote, rkey)?;
+            move_them(&mut local, &mut remote, first)?;
         }
-        rkey = at.rkey;
+        if local.is_empty() {
+            first = at;
+        }
         local.push(part(piece.base, piece.len));
         let place = at.address as usize as *mut u8;
         match remote.last_mut() {
@@ -123,7 +123,7 @@ unsafe fn transfer_lists(
             _ => remote.push(part(place, piece.len)),
         }
     }
-    move_them(&mut local, &mut remote, rkey)
+    move_them(&mut local, &mut remote, first)
 }
 
 fn error(

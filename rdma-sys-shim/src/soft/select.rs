@@ -30,7 +30,7 @@ pub(super) enum Way {
 
 /// After this many parts by the kernel, a sleeping thread of the target is called. Waking it takes as long as two or
 /// three parts.
-pub(super) const WORTH_A_CALL: u32 = 16;
+pub(super) const WORTH_A_CALL: usize = 16;
 
 /// How long a request waits for a thread that promised to serve: alone or the first of several, and one behind others
 /// that were served. The kernel would take a microsecond instead of the first.

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rdma_sys_shim::rdma;
 
-use super::super::finding::{Finding, Level};
+use super::super::finding::Finding;
 use super::introduction::Candidate;
 
 const CHECK: &str = "counters";
@@ -131,12 +131,10 @@ pub(super) fn findings(whose: &str, risen: &Counts) -> Vec<Finding> {
             continue;
         }
         let found = format!("{whose}: {said} (risen: {})", risen.join(", "));
-        let level = match remedy {
-            Some(_) => Level::Warning,
-            None => Level::Ok,
-        };
-        let remedy = remedy.map(str::to_owned);
-        findings.push(Finding::bad(level, CHECK, found, remedy));
+        findings.push(match remedy {
+            Some(remedy) => Finding::warning(CHECK, found, *remedy),
+            None => Finding::ok(CHECK, found),
+        });
     }
     if findings.is_empty() && !risen.is_empty() {
         let found = format!(
@@ -150,6 +148,7 @@ pub(super) fn findings(whose: &str, risen: &Counts) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::finding::Level;
     use super::*;
 
     #[test]

@@ -8,7 +8,7 @@
 //! origin calls a thread of the peer that sleeps in a wait; this thread stays awake while requests arrive, and at most
 //! half a millisecond longer. If the peer is stopped in the middle of a copy, the origin waits for it.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::Result;
@@ -35,9 +35,9 @@ pub(super) struct AssistState {
     /// Misses while a thread polls, and while one has just done so. The second one's index is 1.
     misses: [Misses; 2],
     /// For which of them the last request counts. Threads may change it for each other.
-    last: AtomicU32,
+    last: AtomicUsize,
     /// Parts that the kernel has moved since the last call to a sleeping thread.
-    parts: AtomicU32,
+    parts: AtomicUsize,
     /// The time of the last search for slots of dead processes.
     swept: AtomicU32,
     /// A thread polls, whatever the peer says. It is waited for nearly as long as an offer is valid.
@@ -75,8 +75,8 @@ impl AssistState {
         let words = segment.assist();
         let polls = words.are_polled();
         if polls || words.were_passed() {
-            let which = u32::from(!polls);
-            let pause = &self.misses[which as usize].pause;
+            let which = usize::from(!polls);
+            let pause = &self.misses[which].pause;
             let left = pause.load(Ordering::Relaxed);
             if left == 0 {
                 self.last.store(which, Ordering::Relaxed);
@@ -84,8 +84,7 @@ impl AssistState {
             }
             pause.store(left - 1, Ordering::Relaxed);
         }
-        let parts = parts.min(select::WORTH_A_CALL as usize) as u32;
-        let parts = parts + self.parts.load(Ordering::Relaxed);
+        let parts = parts.saturating_add(self.parts.load(Ordering::Relaxed));
         let calls = parts >= select::WORTH_A_CALL;
         self.parts
             .store(if calls { 0 } else { parts }, Ordering::Relaxed);
@@ -96,7 +95,7 @@ impl AssistState {
     }
 
     fn misses(&self) -> &Misses {
-        &self.misses[self.last.load(Ordering::Relaxed) as usize]
+        &self.misses[self.last.load(Ordering::Relaxed)]
     }
 
     fn note_miss(&self) {
