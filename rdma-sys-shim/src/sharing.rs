@@ -27,6 +27,11 @@ pub fn set_ranks_per_processor(ranks: u32) {
     RANKS_PER_PROCESSOR.store(ranks, Ordering::Relaxed);
 }
 
+/// Whether ranks of this machine share processors.
+pub(crate) fn is_oversubscribed() -> bool {
+    RANKS_PER_PROCESSOR.load(Ordering::Relaxed) > 1
+}
+
 /// The same time, stretched for the waits of this process.
 pub(crate) fn stretched(time: Duration) -> Duration {
     time * stretch(RANKS_PER_PROCESSOR.load(Ordering::Relaxed))
