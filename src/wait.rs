@@ -50,6 +50,8 @@ const LEISURE: u32 = 32;
 const LONGEST_LEISURE: Duration = Duration::from_millis(10);
 /// Attempts each time that this thread has the processor, for events that last only moments.
 const SNATCHES: u32 = 200;
+/// The number of attempts from one look for requests by TCP to the next: less than a look takes.
+const SPINS_PER_LOOK: u32 = 8;
 /// For waits with a hook: the number of attempts from one call of the hook to the next, some microseconds, and the
 /// longest sleep between two calls.
 const SPINS_PER_CALL: u32 = 64;
@@ -319,11 +321,14 @@ impl Patience {
             if done()? {
                 return Ok(true);
             }
-            if spin % SPINS_PER_CALL == 0 {
+            if spin % SPINS_PER_LOOK == 0 {
                 serve_in_passing();
-                if !hook::call() && self.was_awake_for(begun, LONGEST_SPIN) {
-                    break;
-                }
+            }
+            if spin % SPINS_PER_CALL == 0
+                && !hook::call()
+                && self.was_awake_for(begun, LONGEST_SPIN)
+            {
+                break;
             }
             std::hint::spin_loop();
         }

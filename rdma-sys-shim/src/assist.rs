@@ -6,8 +6,8 @@
 //! nothing. For some milliseconds after it has looked at the slots of soft, and after the end of a wait, origins make
 //! requests as if it polled: the next wait may be about to begin. Over tcp, a look that finds requests soon after the
 //! look before puts the agent to sleep, and a timer wakes it if none is found for 0.2 ms (`channel::lending`). So a
-//! rank that returns and computes leaves requests without service for no longer than that. Looks that find nothing
-//! come to be a microsecond apart, those over tcp at least two. The thread takes no lock that it would have to wait
+//! rank that returns and computes leaves requests without service for no longer than that. Looks that find nothing come
+//! to be a microsecond apart, those over tcp at least half of one. The thread takes no lock that it would have to wait
 //! for, so the host may call it on any thread, on several at once, and within the library's own calls and waits.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};

@@ -49,6 +49,10 @@ const EVENTS: usize = 64;
 /// The most events that an assisting thread takes at a time, so that it soon checks its own wait again.
 const EVENTS_OF_ASSIST: usize = 4;
 
+/// Answers that no peer waits for are sent after so many looks without a request: some tens of microseconds. If no
+/// thread looks, the agent sends them when its timer wakes it.
+const LOOKS_BEFORE_SETTLING: u32 = 32;
+
 const LISTENER: u64 = 0;
 const WAKE: u64 = 1;
 const WATCHED: u64 = 2;
@@ -68,8 +72,19 @@ pub(crate) trait Serve: Send + 'static {
     /// Called when a process whose device has instance `origin` has connected.
     fn admit(&mut self, origin: u64) -> Self::Peer;
 
-    /// Does what is possible without waiting. An error ends the connection.
-    fn serve(&mut self, stream: &TcpStream, peer: &mut Self::Peer) -> io::Result<Next>;
+    /// Does what is possible without waiting. An error ends the connection. Unless it `settles`, it may leave out
+    /// answers that the peer does not wait for.
+    fn serve(
+        &mut self,
+        stream: &TcpStream,
+        peer: &mut Self::Peer,
+        settles: bool,
+    ) -> io::Result<Next>;
+
+    /// Whether it has left out answers.
+    fn owes(_peer: &Self::Peer) -> bool {
+        false
+    }
 
     /// Prepares the message that this process leaves; the next `serve` sends it.
     fn leave(&mut self, peer: &mut Self::Peer);
@@ -173,6 +188,8 @@ impl<S: Serve> ChannelAgent<S> {
             unproven: VecDeque::new(),
             ready: Vec::new(),
             paused: 0,
+            owing: Vec::new(),
+            vain_looks: 0,
             has_left: false,
             paused_until: None,
             spare: spare(),
@@ -276,6 +293,10 @@ struct Running<S: Serve> {
     ready: Vec<u64>,
     /// How many of these pause.
     paused: usize,
+    /// Connections whose peers are owed answers that they do not wait for, and how often a thread has looked for
+    /// requests since then, in vain.
+    owing: Vec<u64>,
+    vain_looks: u32,
     /// Whether peers are being told that this process leaves.
     has_left: bool,
     /// No connection is accepted until then.
@@ -361,8 +382,11 @@ impl<S: Serve> Assisted for Channel<S> {
         };
         let served = running.assist();
         // If the agent sleeps, the next look goes on with the rest, or else the timer wakes it.
-        if served > 0 && !self.lending.note_found_in_passing(now) && !running.ready.is_empty() {
-            self.shared.wake();
+        if served > 0 && !self.lending.note_found_in_passing(now) {
+            running.settle();
+            if !running.ready.is_empty() {
+                self.shared.wake();
+            }
         }
         served
     }
@@ -427,8 +451,9 @@ impl<S: Serve> Running<S> {
         self.service.begin_round();
         let count = ready.len();
         for token in ready {
-            self.go_on(token);
+            self.go_on(token, true);
         }
+        self.settle();
         self.drop_unproven();
         self.accept_again();
         self.note_that_all_are_told();
@@ -460,6 +485,10 @@ impl<S: Serve> Running<S> {
         self.paused = 0;
         self.add_requests::<EVENTS_OF_ASSIST>(&mut ready);
         if ready.is_empty() {
+            self.vain_looks += 1;
+            if self.vain_looks == LOOKS_BEFORE_SETTLING {
+                self.settle();
+            }
             return 0;
         }
         self.service.begin_round();
@@ -467,10 +496,17 @@ impl<S: Serve> Running<S> {
         let count = ready.len().min(EVENTS_OF_ASSIST);
         self.ready = ready.split_off(count);
         for token in ready {
-            self.go_on(token);
+            self.go_on(token, false);
         }
         self.note_that_all_are_told();
         count
+    }
+
+    /// Sends the answers that were left out.
+    fn settle(&mut self) {
+        for token in std::mem::take(&mut self.owing) {
+            self.go_on(token, true);
+        }
     }
 
     /// Carries out the orders. False if the agent is to end.
@@ -501,7 +537,7 @@ impl<S: Serve> Running<S> {
             }
             let all: Vec<u64> = self.connections.keys().copied().collect();
             for token in all {
-                self.go_on(token);
+                self.go_on(token, true);
             }
         }
         !end
@@ -660,13 +696,17 @@ impl<S: Serve> Running<S> {
         }
     }
 
-    fn go_on(&mut self, token: u64) {
+    fn go_on(&mut self, token: u64, settles: bool) {
         let Some(connection) = self.connections.get_mut(&token) else {
             return;
         };
         let was_proven = connection.is_proven();
         let own = (self.instance, &self.key, self.has_left);
-        let next = connection.go_on(own, &mut self.service);
+        let next = connection.go_on(own, &mut self.service, settles);
+        if connection.owes::<S>() && !self.owing.contains(&token) {
+            self.owing.push(token);
+            self.vain_looks = 0;
+        }
         let data = EventData::new_u64(token);
         if connection.is_proven() && !was_proven {
             self.unproven.retain(|other| other.token != token);
@@ -728,6 +768,13 @@ impl<P> Connection<P> {
         matches!(self.stage, Stage::Serving(_))
     }
 
+    fn owes<S: Serve<Peer = P>>(&self) -> bool {
+        match &self.stage {
+            Stage::Serving(peer) => S::owes(peer),
+            Stage::Proving(_) => false,
+        }
+    }
+
     /// The epoll instance that watches it.
     fn epoll<'a>(&self, lending: &'a Lending) -> BorrowedFd<'a> {
         match self.is_proven() {
@@ -741,6 +788,7 @@ impl<P> Connection<P> {
         &mut self,
         (instance, key, has_left): (u64, &Secret, bool),
         service: &mut S,
+        settles: bool,
     ) -> io::Result<Next> {
         loop {
             let next = match &mut self.stage {
@@ -781,7 +829,7 @@ impl<P> Connection<P> {
                         }
                     }
                 }
-                Stage::Serving(peer) => return service.serve(&self.stream, peer),
+                Stage::Serving(peer) => return service.serve(&self.stream, peer, settles),
             };
             self.stage = next;
         }

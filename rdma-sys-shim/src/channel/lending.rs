@@ -28,7 +28,7 @@ const TICK: Duration = Duration::from_millis(1);
 /// Threads that pass by have not promised to serve. Their looks are at least `BETWEEN` apart, since each is a system
 /// call. If they come at most `FREQUENT` apart and find requests, these do not wake the agent until none was found for a
 /// time of between half of `ABSENCE` and all of it.
-const BETWEEN: Duration = Duration::from_micros(2);
+const BETWEEN: Duration = Duration::from_nanos(500);
 const FREQUENT: Duration = Duration::from_micros(20);
 const ABSENCE: Duration = Duration::from_micros(200);
 

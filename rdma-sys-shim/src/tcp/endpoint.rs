@@ -115,11 +115,19 @@ impl TcpEndpoint {
         Error::Cancelled { pid }
     }
 
-    /// Makes progress, and returns whether `has_passed` is true.
-    fn is(&self, has_passed: impl Fn(&Origin) -> bool) -> Result<bool> {
+    /// Makes progress, and returns whether `has_passed` is true. `awaited`: the request that has to be done for that.
+    fn is(&self, awaited: Option<Ticket>, has_passed: impl Fn(&Origin) -> bool) -> Result<bool> {
         let mut origin = self.origin();
         if !has_passed(&origin) {
-            origin.progress();
+            // The target may have acknowledged it already.
+            let is_sent = origin.is_all_sent();
+            if is_sent {
+                origin.progress();
+            }
+            let asks = |Ticket(ticket)| !has_passed(&origin) && origin.await_done(ticket);
+            if awaited.is_some_and(asks) || !is_sent {
+                origin.progress();
+            }
             self.done.store(origin.done(), Ordering::Release);
         }
         match has_passed(&origin) {
@@ -148,6 +156,8 @@ impl TcpEndpoint {
     pub(super) fn drain(&self, end: Instant) -> bool {
         loop {
             let mut origin = self.origin();
+            let last = origin.posted();
+            origin.await_done(last);
             origin.progress();
             if origin.check().is_err() || origin.done() == origin.posted() {
                 return true;
@@ -173,6 +183,12 @@ impl TcpEndpoint {
 
     pub(super) fn posted(&self) -> u64 {
         self.origin().posted()
+    }
+
+    /// Requests up to this one are known to be done.
+    #[cfg(test)]
+    pub(super) fn acknowledged(&self) -> u64 {
+        self.origin().done()
     }
 
     /// Refuses what the target would refuse; the target would also end the connection.
@@ -405,14 +421,16 @@ impl Endpoint for TcpEndpoint {
 
     fn released(&self, ticket: Ticket) -> Result<bool> {
         let is_done = self.done.load(Ordering::Acquire) >= ticket.0;
-        Ok(is_done || self.is(|origin| origin.has_released(ticket.0) && origin.check().is_ok())?)
+        let has_released =
+            |origin: &Origin| origin.has_released(ticket.0) && origin.check().is_ok();
+        Ok(is_done || self.is(None, has_released)?)
     }
 
     fn completed(&self, ticket: Ticket) -> Result<bool> {
         if self.done.load(Ordering::Acquire) >= ticket.0 {
             return Ok(true);
         }
-        self.is(|origin| origin.done() >= ticket.0)
+        self.is(Some(ticket), |origin| origin.done() >= ticket.0)
     }
 
     fn intact(&self) -> Result<()> {

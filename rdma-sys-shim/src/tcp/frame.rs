@@ -24,6 +24,8 @@ pub(super) enum Kind {
     /// An accumulate. `what` tells whether operands follow, and whether the answer has the previous elements. `len` is
     /// that of the elements in memory. The operands are the address and the key of the lock.
     Combine,
+    /// Acknowledge this request, and thereby all before it, at once: the origin waits.
+    Acknowledge,
     /// Expect no further request: the origin no longer needs the connection.
     Disconnect,
     /// As `Disconnect`; also, the origin's process leaves the job in good order.
@@ -31,7 +33,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Write,
         Self::Read,
         Self::FetchAdd,
@@ -40,6 +42,7 @@ impl Kind {
         Self::AddEach,
         Self::StoreEach,
         Self::Combine,
+        Self::Acknowledge,
         Self::Disconnect,
         Self::Leave,
     ];
@@ -62,6 +65,7 @@ impl Kind {
             Self::AddEach => "update_each (add)",
             Self::StoreEach => "update_each (store)",
             Self::Combine => "accumulate",
+            Self::Acknowledge => "acknowledge",
             Self::Disconnect => "disconnect",
             Self::Leave => "leave",
         }
@@ -163,7 +167,7 @@ impl Request {
             Kind::Combine => self.what.fetches || self.what.operands != Operands::None,
             Kind::AddEach | Kind::StoreEach => self.len.is_multiple_of(word),
             Kind::FetchAdd | Kind::CompareSwap | Kind::Store => self.len == word,
-            Kind::Disconnect | Kind::Leave => self.len == 0,
+            Kind::Acknowledge | Kind::Disconnect | Kind::Leave => self.len == 0,
         }
     }
 }
@@ -285,7 +289,7 @@ mod tests {
                 rkey: 7,
             },
             len: match kind {
-                Kind::Disconnect | Kind::Leave => 0,
+                Kind::Acknowledge | Kind::Disconnect | Kind::Leave => 0,
                 _ => 4,
             },
             operands: [8, 1],

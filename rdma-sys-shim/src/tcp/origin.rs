@@ -67,6 +67,8 @@ pub(super) struct Origin {
     peer: Arc<Peer>,
     stream: Arc<Stream>,
     posted: u64,
+    /// The target has been asked to acknowledge all requests up to this one.
+    asked: u64,
     /// Requests up to this one are complete.
     done: u64,
     /// Copied bytes; the first `sent` of them are sent.
@@ -99,6 +101,7 @@ impl Origin {
             peer,
             stream,
             posted: 0,
+            asked: 0,
             done: 0,
             copied: Vec::new(),
             sent: 0,
@@ -256,6 +259,20 @@ impl Origin {
             self.send();
         }
         Ok(ticket)
+    }
+
+    /// Asks the target to acknowledge this request, unless it has been asked, or answers it or a later one anyway.
+    /// Returns whether that is to be sent.
+    pub(super) fn await_done(&mut self, ticket: u64) -> bool {
+        let is_answered = |expected: &Expected| ticket <= expected.ticket;
+        if ticket <= self.asked || self.expected.back().is_some_and(is_answered) {
+            return false;
+        }
+        // SAFETY: it has no buffers.
+        let posted = unsafe { self.post(&Request::of(Kind::Acknowledge), None, None, false) };
+        // Whoever waits hears of the failure.
+        self.asked = posted.unwrap_or(ticket);
+        true
     }
 
     fn note_copied(&mut self, bytes: usize) {

@@ -60,9 +60,13 @@ impl Serve for Serving {
         }
     }
 
-    fn serve(&mut self, stream: &TcpStream, peer: &mut Served) -> io::Result<Next> {
+    fn serve(&mut self, stream: &TcpStream, peer: &mut Served, settles: bool) -> io::Result<Next> {
         let (target, held) = (&mut peer.target, &mut peer.held);
-        serve(stream, target, held, &mut self.scratch, TURN)
+        serve(stream, target, held, &mut self.scratch, TURN, settles)
+    }
+
+    fn owes(peer: &Served) -> bool {
+        peer.target.owes()
     }
 
     fn leave(&mut self, peer: &mut Served) {
@@ -78,13 +82,15 @@ impl Serve for Serving {
     }
 }
 
-/// Carries out received requests and sends answers, as long as it is this connection's turn.
+/// Carries out received requests and sends answers, as long as it is this connection's turn. Unless it `settles`, it
+/// acknowledges only if the origin waits for that.
 pub(super) fn serve(
     stream: &TcpStream,
     target: &mut Target,
     held: &mut Vec<u8>,
     scratch: &mut [u8],
     mut turn: usize,
+    settles: bool,
 ) -> io::Result<Next> {
     while turn > 0 {
         if let Some(next) = send_answers(stream, target, &mut turn)? {
@@ -129,7 +135,9 @@ pub(super) fn serve(
         // This was probably all that had arrived.
         if got < room && !target.is_blocked() && !target.is_locked_out() {
             held.shrink_to(REQUEST);
-            target.acknowledge();
+            if settles || target.is_asked() {
+                target.acknowledge();
+            }
             let next = send_answers(stream, target, &mut turn)?;
             return Ok(next.unwrap_or(Next::Waits(EventFlags::IN)));
         }

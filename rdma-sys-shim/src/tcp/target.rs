@@ -42,6 +42,8 @@ pub(super) struct Target {
     /// The number of requests that are done, and how many of them the origin has been told of.
     done: u64,
     told: u64,
+    /// Whether the origin waits to be told.
+    is_asked: bool,
     /// Bytes to send; the first `sent` of them are sent.
     answers: Vec<u8>,
     sent: usize,
@@ -78,6 +80,7 @@ impl Target {
             phase: Phase::Serving,
             done: 0,
             told: 0,
+            is_asked: false,
             answers: Vec::new(),
             sent: 0,
         }
@@ -159,9 +162,25 @@ impl Target {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn done(&self) -> u64 {
+        self.done
+    }
+
+    /// Whether requests are done and not acknowledged.
+    pub(super) fn owes(&self) -> bool {
+        self.told < self.done
+    }
+
+    /// Whether the origin waits for an acknowledgement that it has asked for.
+    pub(super) fn is_asked(&self) -> bool {
+        self.is_asked
+    }
+
     /// Adds an answer for the requests that are done and not acknowledged.
     pub(super) fn acknowledge(&mut self) {
-        if self.told < self.done {
+        self.is_asked = false;
+        if self.owes() {
             self.told = self.done;
             self.answer(Answer::Done(self.done));
         }
@@ -326,6 +345,10 @@ impl Target {
             Kind::Combine => self.incoming = Some(request),
             Kind::Read => self.answer_read(request),
             Kind::FetchAdd | Kind::CompareSwap | Kind::Store => self.apply_single(request),
+            Kind::Acknowledge => {
+                self.finish();
+                self.is_asked = true;
+            }
             Kind::Leave => {
                 self.origin.becomes(Presence::Closed);
                 self.finish();

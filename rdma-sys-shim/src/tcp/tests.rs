@@ -1,15 +1,16 @@
 //! Devices of one process: connections, assist, and long transfers.
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd as _;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
 use std::{fs, ptr, thread};
 
 use rustix::event::epoll::EventFlags;
 
-use super::frame::{Answer, Kind, REQUEST, Request};
+use super::frame::{ANSWER, Answer, Kind, REQUEST, Request};
 use super::origin::{Origin, Peer};
 use super::serving::serve;
 use super::target::Target;
@@ -191,7 +192,7 @@ fn a_long_transfer_leaves_others_their_turn() {
     let (mut held, mut scratch) = (Vec::new(), vec![0; 64]);
     // Once what was sent has come.
     let mut serve = |stream: &TcpStream, target: &mut Target| loop {
-        match serve(stream, target, &mut held, &mut scratch, TURN).unwrap() {
+        match serve(stream, target, &mut held, &mut scratch, TURN, true).unwrap() {
             Next::Waits(EventFlags::IN) => {}
             next => return next,
         }
@@ -493,7 +494,7 @@ fn reset(stream: TcpStream) {
 
 #[test]
 fn a_thread_that_waits_serves_peers_beside_the_agent() {
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::AtomicBool;
     let _others = ASSISTING.lock();
     let (target, origin) = (open(1), open(1));
     let region = target.allocate(8, 8).unwrap();
@@ -563,6 +564,107 @@ fn peers_are_served_whatever_a_thread_does_that_said_it_would_serve() {
         }
         add(4 * round + 3);
         assist.withdraw();
+    }
+}
+
+/// What a thread that has served a store does afterwards.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    Looks,
+    Withdraws,
+    ComputesInPassing,
+}
+
+#[test]
+fn a_store_that_nobody_waits_for_is_acknowledged_before_long() {
+    let _others = ASSISTING.lock();
+    let (target, origin) = (open(1), open(1));
+    let region = target.allocate(8, 8).unwrap();
+    let endpoint = origin.connect(&target.address()).unwrap();
+    let connection = origin.endpoints().values().next().unwrap().clone();
+    let word = region.base().cast::<u64>();
+    // SAFETY: a word of the region, which the target stores to by atomics.
+    let seen = || unsafe { AtomicU64::from_ptr(word) }.load(Ordering::SeqCst);
+    let soon = |what: &mut dyn FnMut() -> bool| {
+        let begun = Instant::now();
+        while !what() {
+            assert!(begun.elapsed() < Duration::from_secs(20));
+        }
+    };
+    let mut assist = Assist::of_process().unwrap();
+    for (value, then) in [Then::Looks, Then::Withdraws, Then::ComputesInPassing]
+        .into_iter()
+        .cycle()
+        .take(30)
+        .enumerate()
+    {
+        let value = value as u64 + 1;
+        if then != Then::ComputesInPassing {
+            assist.lend();
+        }
+        let stored = endpoint.store(region.remote().at(0), value - 1, value);
+        soon(&mut || {
+            match then {
+                Then::ComputesInPassing => drop(crate::serve_in_passing()),
+                _ => drop(assist.serve()),
+            }
+            seen() == value
+        });
+        if then == Then::Withdraws {
+            assist.withdraw();
+        }
+        let Ticket(stored) = stored.unwrap();
+        soon(&mut || {
+            if then == Then::Looks {
+                assist.serve();
+            }
+            connection.progress();
+            connection.acknowledged() >= stored
+        });
+        assist.withdraw();
+    }
+}
+
+#[test]
+fn an_origin_is_answered_at_once_if_it_waits() {
+    let (mut target, region, stream, origin) = served(8);
+    let store = Request {
+        at: region.remote().at(0),
+        len: 8,
+        ..Request::of(Kind::Store)
+    };
+    let asks = Request::of(Kind::Acknowledge);
+    let (mut held, mut scratch) = (Vec::new(), vec![0; 1024]);
+    for (round, asked) in [(0, true), (4, false)] {
+        (&origin).write_all(&store.encode()).unwrap();
+        (&origin).write_all(&store.encode()).unwrap();
+        let mut serve = |settles: bool| {
+            let next = serve(&stream, &mut target, &mut held, &mut scratch, 4096, settles);
+            assert_eq!(next.unwrap(), Next::Waits(EventFlags::IN));
+            target.done()
+        };
+        while serve(false) < round + 2 {}
+        origin.set_nonblocking(true).unwrap();
+        let unread = (&origin).read(&mut [0]).unwrap_err();
+        assert_eq!(unread.kind(), ErrorKind::WouldBlock);
+        origin.set_nonblocking(false).unwrap();
+        let done = match asked {
+            true => {
+                (&origin).write_all(&asks.encode()).unwrap();
+                while serve(false) < round + 3 {}
+                // As if it had been answered by itself.
+                (&origin).write_all(&store.encode()).unwrap();
+                while serve(false) < round + 4 {}
+                round + 3
+            }
+            false => {
+                serve(true);
+                round + 2
+            }
+        };
+        let mut answer = [0; ANSWER];
+        (&origin).read_exact(&mut answer).unwrap();
+        assert_eq!(Answer::decode(&answer), Some(Answer::Done(done)));
     }
 }
 

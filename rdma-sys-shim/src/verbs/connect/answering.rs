@@ -195,7 +195,7 @@ impl Serve for Answering {
         Contact::new(origin, self.ends.pairing(origin))
     }
 
-    fn serve(&mut self, stream: &TcpStream, contact: &mut Contact) -> io::Result<Next> {
+    fn serve(&mut self, stream: &TcpStream, contact: &mut Contact, _: bool) -> io::Result<Next> {
         for _ in 0..MESSAGES {
             match contact.send(stream) {
                 Ok(true) => {}
