@@ -485,9 +485,11 @@ impl<S: Serve> Running<S> {
         self.paused = 0;
         self.add_requests::<EVENTS_OF_ASSIST>(&mut ready);
         if ready.is_empty() {
-            self.vain_looks += 1;
-            if self.vain_looks == LOOKS_BEFORE_SETTLING {
-                self.settle();
+            if !self.owing.is_empty() {
+                self.vain_looks += 1;
+                if self.vain_looks >= LOOKS_BEFORE_SETTLING {
+                    self.settle();
+                }
             }
             return 0;
         }
