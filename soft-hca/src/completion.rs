@@ -81,6 +81,7 @@ pub(crate) struct Release {
 struct Entry {
     completion: ibv_wc,
     release: Option<Release>,
+    modelled: u64,
 }
 
 pub(crate) struct CompletionQueue {
@@ -118,12 +119,13 @@ impl CompletionQueue {
         self.handle.load(Ordering::Acquire)
     }
 
-    /// Adds a completion. False if there is no room, and it is lost.
+    /// Adds a completion, which is there at the time `modelled`. False if there is no room, and it is lost.
     pub(crate) fn add(
         &self,
         completion: ibv_wc,
         release: Option<Release>,
         solicited: bool,
+        modelled: u64,
     ) -> bool {
         let mut entries = lock(&self.entries);
         if entries.len() == self.capacity {
@@ -132,6 +134,7 @@ impl CompletionQueue {
         entries.push_back(Entry {
             completion,
             release,
+            modelled,
         });
         self.count.store(entries.len() as u32, Ordering::Release);
         drop(entries);
@@ -146,14 +149,22 @@ impl CompletionQueue {
         true
     }
 
-    /// Takes completions, and returns their number.
-    pub(crate) fn poll(&self, into: &mut [ibv_wc]) -> usize {
+    /// Whether programs may sleep until a completion is there, and then poll once.
+    pub(crate) fn has_channel(&self) -> bool {
+        self.channel.is_some()
+    }
+
+    /// Takes completions that are there by the time `until` of the model. Returns their number, and when the latest is.
+    pub(crate) fn poll(&self, into: &mut [ibv_wc], until: u64) -> (usize, u64) {
         if self.count.load(Ordering::Acquire) == 0 {
-            return 0;
+            return (0, 0);
         }
         let mut entries = lock(&self.entries);
-        let mut found = 0;
+        let (mut found, mut latest) = (0, 0);
         for place in into {
+            if entries.front().is_none_or(|entry| entry.modelled > until) {
+                break;
+            }
             let Some(entry) = entries.pop_front() else {
                 break;
             };
@@ -162,9 +173,10 @@ impl CompletionQueue {
             }
             *place = entry.completion;
             found += 1;
+            latest = latest.max(entry.modelled);
         }
         self.count.store(entries.len() as u32, Ordering::Release);
-        found
+        (found, latest)
     }
 
     /// Asks to be told of the next completion.

@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use crate::abi::{Event, send_flag};
 use crate::completion::{EventQueue, lock};
-use crate::counters::Counters;
+use crate::counters::{Counter, Counters};
 use crate::engine;
 use crate::fabric::{ADAPTERS, ContextEntry, Fabric, PER_HOST};
 use crate::identity::Identity;
 use crate::misuse;
+use crate::model::Times;
 use crate::personality::{Link, Personality};
 use crate::process;
 use crate::queue_pair::QueuePair;
@@ -45,6 +46,7 @@ pub(crate) struct Context {
     late: AtomicU32,
     /// Registered regions and completion queues, which a device that is closed must not have.
     pub(crate) objects: AtomicUsize,
+    times: Times,
     events: EventQueue<Reported>,
     is_closed: AtomicBool,
     is_gone: AtomicBool,
@@ -72,6 +74,7 @@ impl Context {
         let pulse = (&raw const PULSE).expose_provenance() as u64;
         entry.pulse.store(pulse, Ordering::Release);
         let context = Arc::new(Self {
+            times: Times::default(),
             events: EventQueue::new()?,
             name: names[at].clone(),
             process: process::own(),
@@ -181,6 +184,15 @@ impl Context {
 
     pub(crate) fn counters(&self) -> &Counters {
         &self.entry().counters
+    }
+
+    pub(crate) fn times(&self) -> &Times {
+        &self.times
+    }
+
+    /// The clock of the [model](crate::model).
+    pub(crate) fn clock(&self) -> &Counter {
+        &self.counters().modelled_time
     }
 
     pub(crate) fn count_posted(&self, request: &Request, is_signalled: bool) {

@@ -51,6 +51,7 @@ counters! {
     pages "pages registered"
     queue_pairs "queue pairs"
     queue_bytes "bytes of queues"
+    modelled_time "ns by the model"
     misuses "misuses"
 }
 
@@ -61,6 +62,10 @@ pub(crate) struct Counter(AtomicU64);
 impl Counter {
     pub(crate) fn add(&self, count: u64) {
         self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn raise_to(&self, count: u64) {
+        self.0.fetch_max(count, Ordering::Relaxed);
     }
 
     pub(crate) fn get(&self) -> u64 {

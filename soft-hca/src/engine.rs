@@ -294,7 +294,10 @@ fn end(context: &Context, pair: &QueuePair, request: Request, status: Status) {
     // The entry in the queue is a posted write behind the data that this adapter has placed.
     context.place_own();
     context.counters().completions.add(1);
-    if !pair.send_completions.add(completion, Some(release), false) {
+    if !pair
+        .send_completions
+        .add(completion, Some(release), false, request.modelled)
+    {
         overflow(context, pair, pair.send_completions.handle());
     }
 }
@@ -349,7 +352,10 @@ fn receive(context: &Context, pair: &QueuePair) {
         pair.taken.store(at, Ordering::Release);
         context.counters().completions.add(1);
         let is_solicited = flags >> 16 & send_flag::SOLICITED != 0;
-        if !pair.receive_completions.add(completion, None, is_solicited) {
+        if !pair
+            .receive_completions
+            .add(completion, None, is_solicited, 0)
+        {
             overflow(context, pair, pair.receive_completions.handle());
         }
     }

@@ -11,7 +11,7 @@
 //! | `locked`, `queue_memory` | the memory that they lock |
 //! | `responder`, `placement`, `process` | what a request does at its target, and when it is in memory |
 //! | `personality`, `identity`, `settings`, `sysfs` | what adapters differ in, and how programs find them |
-//! | `failure`, `misuse`, `counters` | what fails by request; what programs do wrong; what they do |
+//! | `failure`, `misuse`, `counters`, `model` | what fails by request; what programs do wrong; what they do, and how long that might take |
 
 mod abi;
 mod completion;
@@ -26,6 +26,7 @@ pub mod job;
 mod lock;
 mod locked;
 mod misuse;
+mod model;
 pub mod personality;
 mod placement;
 mod process;

@@ -380,6 +380,10 @@ impl QueuePair {
             send.last_signalled = Some(request.number);
         }
         context.count_posted(&request, is_signalled);
+        let is_inline = request.inline.is_some();
+        request.modelled = context
+            .times()
+            .post(context.clock(), request.len, is_inline);
         region::use_pieces(context.fabric(), &request.pieces, region::begin);
         send.requests.push_back(request);
         Ok(())

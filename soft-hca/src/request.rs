@@ -27,6 +27,8 @@ pub(crate) struct Request {
     pub(crate) key: u32,
     /// Its number in its queue.
     pub(crate) number: u32,
+    /// When its completion is there, by the [model](crate::model).
+    pub(crate) modelled: u64,
     /// How it has ended, if it was carried out before its turn.
     pub(crate) ended: Option<Status>,
 }

@@ -173,7 +173,7 @@ impl Side {
     fn wait(&self) -> ibv_wc {
         let end = Instant::now() + LIMIT;
         let mut found = [ibv_wc::default()];
-        while self.queue.poll(&mut found) == 0 {
+        while self.queue.poll(&mut found, u64::MAX).0 == 0 {
             assert!(Instant::now() < end, "no completion");
             std::thread::yield_now();
         }
@@ -288,6 +288,7 @@ fn request(operation: Operation, from: ibv_sge, to: &[u64], key: u32) -> Request
         address: to.as_ptr().expose_provenance() as u64,
         key,
         number: 0,
+        modelled: 0,
         ended: None,
     }
 }

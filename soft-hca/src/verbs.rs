@@ -819,11 +819,19 @@ unsafe extern "C" fn poll_cq(queue: *mut ibv_cq, count: c_int, into: *mut ibv_wc
     // SAFETY: room for as many completions, which the program does not read meanwhile.
     let into = unsafe { slice::from_raw_parts_mut(into, count) };
     let object = queue_of(queue);
-    match object.inner.poll(into) {
-        0 => engine::help(&object.context),
-        found => return found as c_int,
+    let (queue, context) = (&object.inner, &object.context);
+    let until = match queue.has_channel() {
+        true => u64::MAX,
+        false => context.times().until(context.clock()),
+    };
+    let mut found = queue.poll(into, until);
+    if found.0 == 0 {
+        engine::help(context);
+        found = queue.poll(into, until);
     }
-    object.inner.poll(into) as c_int
+    let (count, time) = found;
+    context.times().polled(context.clock(), count, time);
+    count as c_int
 }
 
 unsafe extern "C" fn req_notify_cq(queue: *mut ibv_cq, solicited_only: c_int) -> c_int {
@@ -1015,6 +1023,7 @@ unsafe extern "C" fn post_send(
     }
     if next != first {
         context.counters().doorbells.add(1);
+        context.times().ring(context.clock());
         context.list(queue_pair);
     }
     let Some(error) = failed else {
@@ -1049,6 +1058,7 @@ unsafe fn request(from: &ibv_send_wr, context: *mut ibv_context) -> Result<Reque
         address,
         key,
         number: 0,
+        modelled: 0,
         ended: None,
     })
 }

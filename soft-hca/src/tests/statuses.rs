@@ -311,7 +311,7 @@ fn a_queue_pair_that_was_reset_knows_nothing_of_what_was_posted_before() {
     assert_eq!((done.wr_id, done.status), (3, Status::Success as i32));
     assert_eq!(two.one.status(), Status::Success);
     for side in [&two.one, &two.two] {
-        assert_eq!(side.queue.poll(&mut [ibv_wc::default()]), 0);
+        assert_eq!(side.queue.poll(&mut [ibv_wc::default()], u64::MAX).0, 0);
     }
 }
 

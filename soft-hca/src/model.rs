@@ -1,0 +1,124 @@
+//! A model of the time that work with the adapter would take: each request, doorbell, completion and registration has a
+//! cost, and all data of a device goes over one wire. Nothing else takes time: no copy or instruction of the program, no
+//! wait for what a peer does by itself, and no cache, bus or switch that others use, too.
+//!
+//! The costs are the numbers by which UCX compares protocols for ConnectX adapters, in `src/uct/ib`.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::counters::Counter;
+
+/// Posting a request, in ns: the overhead of `uct_rc_verbs_iface_query`.
+const POST: u64 = 75;
+/// The default of `IB_SEND_OVERHEAD`: a doorbell (`db`), a completion (`cqe`), and how long the adapter takes to fetch
+/// what is not inline (`wqe_fetch`).
+const DOORBELL: u64 = 40;
+const COMPLETION: u64 = 20;
+const FETCH: u64 = 350;
+/// The way to the peer, and back: `uct_ib_iface_query` for EDR and later.
+const ONE_WAY: u64 = 600;
+/// HDR by four lanes of 51.5625 GHz with 64 of 66 bits, in bytes per ns.
+const RATE: u64 = 25;
+/// `MEM_REG_OVERHEAD`, and `MEM_REG_GROWTH` as a fraction. UCX has no cost for the end of a registration.
+const REGISTRATION: u64 = 16_000;
+const GROWTH: [u64; 2] = [6, 100];
+
+/// What the model knows of a device, beside its clock, which is a counter. Threads that call at the same time may share
+/// times.
+#[derive(Default)]
+pub(crate) struct Times {
+    /// When the wire is free.
+    wire: AtomicU64,
+    /// Whether the program has polled in vain, and done nothing else since.
+    waits: AtomicBool,
+}
+
+impl Times {
+    /// The program posts a request with so many bytes of data. Returns when its completion is there.
+    pub(crate) fn post(&self, clock: &Counter, bytes: u64, is_inline: bool) -> u64 {
+        self.waits.store(false, Ordering::Relaxed);
+        clock.add(POST);
+        let fetched = clock.get() + DOORBELL + if is_inline { 0 } else { FETCH };
+        let begun = self.wire.load(Ordering::Relaxed).max(fetched);
+        let sent = begun + bytes / RATE;
+        self.wire.store(sent, Ordering::Relaxed);
+        sent + 2 * ONE_WAY
+    }
+
+    /// The program writes to the adapter's doorbell.
+    pub(crate) fn ring(&self, clock: &Counter) {
+        clock.add(DOORBELL);
+    }
+
+    /// The program registers so many bytes.
+    pub(crate) fn register(&self, clock: &Counter, bytes: u64) {
+        self.waits.store(false, Ordering::Relaxed);
+        clock.add(REGISTRATION + bytes * GROWTH[0] / GROWTH[1]);
+    }
+
+    /// The time of the completions that a poll may find: a program that polls again waits for them.
+    pub(crate) fn until(&self, clock: &Counter) -> u64 {
+        match self.waits.load(Ordering::Relaxed) {
+            true => u64::MAX,
+            false => clock.get(),
+        }
+    }
+
+    /// The program has found so many completions, the latest of which is there at `time`.
+    pub(crate) fn polled(&self, clock: &Counter, count: usize, time: u64) {
+        self.waits.store(count == 0, Ordering::Relaxed);
+        clock.raise_to(time);
+        clock.add(COMPLETION * count as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_request_takes_two_ways_and_many_share_them() {
+        let (clock, times) = (Counter::default(), Times::default());
+        let there = times.post(&clock, 8, true);
+        times.ring(&clock);
+        assert_eq!(clock.get(), POST + DOORBELL);
+        assert_eq!(there, POST + DOORBELL + 2 * ONE_WAY);
+        times.polled(&clock, 1, there);
+        let one = clock.get();
+        assert_eq!(one, there + COMPLETION);
+
+        let posted = (0..64).map(|_| times.post(&clock, 8, true));
+        let there = posted.max().unwrap();
+        times.ring(&clock);
+        times.polled(&clock, 1, there);
+        let many = clock.get() - one;
+        assert_eq!(many, 64 * POST + DOORBELL + 2 * ONE_WAY + COMPLETION);
+    }
+
+    #[test]
+    fn data_waits_for_the_wire_and_is_fetched() {
+        let (clock, times) = (Counter::default(), Times::default());
+        let first = times.post(&clock, 25_000, false);
+        assert_eq!(first, POST + DOORBELL + FETCH + 1000 + 2 * ONE_WAY);
+        let second = times.post(&clock, 25_000, false);
+        assert_eq!(second, first + 1000);
+        times.polled(&clock, 2, second);
+        // What was there long ago is not waited for.
+        let later = clock.get();
+        times.polled(&clock, 1, first);
+        assert_eq!(clock.get(), later + COMPLETION);
+        times.register(&clock, 1_000_000);
+        assert_eq!(clock.get(), later + COMPLETION + 76_000);
+    }
+
+    #[test]
+    fn only_a_program_that_polls_again_waits() {
+        let (clock, times) = (Counter::default(), Times::default());
+        let there = times.post(&clock, 25_000, false);
+        assert!(times.until(&clock) < there);
+        times.polled(&clock, 0, 0);
+        assert_eq!(times.until(&clock), u64::MAX);
+        times.register(&clock, 8);
+        assert!((there..u64::MAX).contains(&times.until(&clock)));
+    }
+}
