@@ -50,7 +50,7 @@ const LEISURE: u32 = 32;
 const LONGEST_LEISURE: Duration = Duration::from_millis(10);
 /// Attempts each time that this thread has the processor, for events that last only moments.
 const SNATCHES: u32 = 200;
-/// The number of attempts from one look for requests by TCP to the next: less than a look takes.
+/// The number of attempts from one look for requests by TCP to the next. They take less time than a look.
 const SPINS_PER_LOOK: u32 = 8;
 /// For waits with a hook: the number of attempts from one call of the hook to the next, some microseconds, and the
 /// longest sleep between two calls.

@@ -51,7 +51,7 @@ counters! {
     pages "pages registered"
     queue_pairs "queue pairs"
     queue_bytes "bytes of queues"
-    modelled_time "ns by the model"
+    modelled_time "modelled ns"
     misuses "misuses"
 }
 

@@ -23,20 +23,20 @@ const RATE: u64 = 25;
 const REGISTRATION: u64 = 16_000;
 const GROWTH: [u64; 2] = [6, 100];
 
-/// What the model knows of a device, beside its clock, which is a counter. Threads that call at the same time may share
-/// times.
+/// What the model knows of a device, beside its clock, which is a counter. Concurrent callers may get overlapping times on
+/// the wire.
 #[derive(Default)]
 pub(crate) struct Times {
     /// When the wire is free.
     wire: AtomicU64,
     /// Whether the program has polled in vain, and done nothing else since.
-    waits: AtomicBool,
+    polled_in_vain: AtomicBool,
 }
 
 impl Times {
     /// The program posts a request with so many bytes of data. Returns when its completion is there.
     pub(crate) fn post(&self, clock: &Counter, bytes: u64, is_inline: bool) -> u64 {
-        self.waits.store(false, Ordering::Relaxed);
+        self.polled_in_vain.store(false, Ordering::Relaxed);
         clock.add(POST);
         let fetched = clock.get() + DOORBELL + if is_inline { 0 } else { FETCH };
         let begun = self.wire.load(Ordering::Relaxed).max(fetched);
@@ -52,13 +52,13 @@ impl Times {
 
     /// The program registers so many bytes.
     pub(crate) fn register(&self, clock: &Counter, bytes: u64) {
-        self.waits.store(false, Ordering::Relaxed);
+        self.polled_in_vain.store(false, Ordering::Relaxed);
         clock.add(REGISTRATION + bytes * GROWTH[0] / GROWTH[1]);
     }
 
     /// The time of the completions that a poll may find: a program that polls again waits for them.
-    pub(crate) fn until(&self, clock: &Counter) -> u64 {
-        match self.waits.load(Ordering::Relaxed) {
+    pub(crate) fn visible_until(&self, clock: &Counter) -> u64 {
+        match self.polled_in_vain.load(Ordering::Relaxed) {
             true => u64::MAX,
             false => clock.get(),
         }
@@ -66,7 +66,7 @@ impl Times {
 
     /// The program has found so many completions, the latest of which is there at `time`.
     pub(crate) fn polled(&self, clock: &Counter, count: usize, time: u64) {
-        self.waits.store(count == 0, Ordering::Relaxed);
+        self.polled_in_vain.store(count == 0, Ordering::Relaxed);
         clock.raise_to(time);
         clock.add(COMPLETION * count as u64);
     }
@@ -115,10 +115,10 @@ mod tests {
     fn only_a_program_that_polls_again_waits() {
         let (clock, times) = (Counter::default(), Times::default());
         let there = times.post(&clock, 25_000, false);
-        assert!(times.until(&clock) < there);
+        assert!(times.visible_until(&clock) < there);
         times.polled(&clock, 0, 0);
-        assert_eq!(times.until(&clock), u64::MAX);
+        assert_eq!(times.visible_until(&clock), u64::MAX);
         times.register(&clock, 8);
-        assert!((there..u64::MAX).contains(&times.until(&clock)));
+        assert!((there..u64::MAX).contains(&times.visible_until(&clock)));
     }
 }

@@ -822,7 +822,7 @@ unsafe extern "C" fn poll_cq(queue: *mut ibv_cq, count: c_int, into: *mut ibv_wc
     let (queue, context) = (&object.inner, &object.context);
     let until = match queue.has_channel() {
         true => u64::MAX,
-        false => context.times().until(context.clock()),
+        false => context.times().visible_until(context.clock()),
     };
     let mut found = queue.poll(into, until);
     if found.0 == 0 {

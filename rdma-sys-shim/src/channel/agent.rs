@@ -49,9 +49,10 @@ const EVENTS: usize = 64;
 /// The most events that an assisting thread takes at a time, so that it soon checks its own wait again.
 const EVENTS_OF_ASSIST: usize = 4;
 
-/// Answers that no peer waits for are sent after so many looks without a request: some tens of microseconds. If no
-/// thread looks, the agent sends them when its timer wakes it.
-const LOOKS_BEFORE_SETTLING: u32 = 32;
+/// Deferred answers are sent after so many looks that find no request, some tens of microseconds, or after so many looks
+/// altogether. If no thread looks, the agent sends them when its timer wakes it.
+const EMPTY_LOOKS: u32 = 32;
+const LOOKS: u32 = 1024;
 
 const LISTENER: u64 = 0;
 const WAKE: u64 = 1;
@@ -72,17 +73,17 @@ pub(crate) trait Serve: Send + 'static {
     /// Called when a process whose device has instance `origin` has connected.
     fn admit(&mut self, origin: u64) -> Self::Peer;
 
-    /// Does what is possible without waiting. An error ends the connection. Unless it `settles`, it may leave out
-    /// answers that the peer does not wait for.
+    /// Does what is possible without waiting. An error ends the connection. `may_defer`: answers that the peer does not
+    /// wait for may be left to a later call.
     fn serve(
         &mut self,
         stream: &TcpStream,
         peer: &mut Self::Peer,
-        settles: bool,
+        may_defer: bool,
     ) -> io::Result<Next>;
 
-    /// Whether it has left out answers.
-    fn owes(_peer: &Self::Peer) -> bool {
+    /// Whether answers are left to a later call.
+    fn has_deferred(_peer: &Self::Peer) -> bool {
         false
     }
 
@@ -188,8 +189,9 @@ impl<S: Serve> ChannelAgent<S> {
             unproven: VecDeque::new(),
             ready: Vec::new(),
             paused: 0,
-            owing: Vec::new(),
-            vain_looks: 0,
+            deferred: Vec::new(),
+            looks: 0,
+            empty_looks: 0,
             has_left: false,
             paused_until: None,
             spare: spare(),
@@ -293,10 +295,11 @@ struct Running<S: Serve> {
     ready: Vec<u64>,
     /// How many of these pause.
     paused: usize,
-    /// Connections whose peers are owed answers that they do not wait for, and how often a thread has looked for
-    /// requests since then, in vain.
-    owing: Vec<u64>,
-    vain_looks: u32,
+    /// Connections with deferred answers. While there are some, a timer of [`Lending`] runs.
+    deferred: Vec<u64>,
+    /// The looks of threads since the first of them was added, and those without a request since the last one was.
+    looks: u32,
+    empty_looks: u32,
     /// Whether peers are being told that this process leaves.
     has_left: bool,
     /// No connection is accepted until then.
@@ -364,7 +367,7 @@ impl<S: Serve> Assisted for Channel<S> {
         let Some(mut running) = self.try_running() else {
             return 0;
         };
-        let served = running.assist();
+        let served = running.assist(true);
         // The agent may be waiting without knowledge of these connections. If it is asleep, they are left to threads
         // that serve.
         if !running.ready.is_empty() && !self.lending.is_agent_asleep() {
@@ -374,19 +377,17 @@ impl<S: Serve> Assisted for Channel<S> {
     }
 
     fn serve_in_passing(&self, now: Instant) -> usize {
-        if !self.lending.pass(now) {
+        let Some(is_agent_asleep) = self.lending.pass(now) else {
             return 0;
-        }
+        };
         let Some(mut running) = self.try_running() else {
             return 0;
         };
-        let served = running.assist();
+        // Only then does a timer wake the agent.
+        let served = running.assist(is_agent_asleep);
         // If the agent sleeps, the next look goes on with the rest, or else the timer wakes it.
-        if served > 0 && !self.lending.note_found_in_passing(now) {
-            running.settle();
-            if !running.ready.is_empty() {
-                self.shared.wake();
-            }
+        if served > 0 && !self.lending.note_found_in_passing(now) && !running.ready.is_empty() {
+            self.shared.wake();
         }
         served
     }
@@ -451,9 +452,9 @@ impl<S: Serve> Running<S> {
         self.service.begin_round();
         let count = ready.len();
         for token in ready {
-            self.go_on(token, true);
+            self.go_on(token, false);
         }
-        self.settle();
+        self.send_deferred();
         self.drop_unproven();
         self.accept_again();
         self.note_that_all_are_told();
@@ -480,35 +481,40 @@ impl<S: Serve> Running<S> {
     }
 
     /// Serves connections with requests, and those that can go on. Everything else is left to the agent.
-    fn assist(&mut self) -> usize {
+    fn assist(&mut self, may_defer: bool) -> usize {
         let mut ready = std::mem::take(&mut self.ready);
         self.paused = 0;
         self.add_requests::<EVENTS_OF_ASSIST>(&mut ready);
-        if ready.is_empty() {
-            if !self.owing.is_empty() {
-                self.vain_looks += 1;
-                if self.vain_looks >= LOOKS_BEFORE_SETTLING {
-                    self.settle();
-                }
+        if !self.deferred.is_empty() {
+            self.looks += 1;
+            self.empty_looks += u32::from(ready.is_empty());
+            if self.empty_looks >= EMPTY_LOOKS || self.looks >= LOOKS {
+                self.send_deferred();
             }
-            return 0;
+        }
+        if ready.is_empty() {
+            return self.ready.len();
         }
         self.service.begin_round();
         // Only a few, so that the assisting thread soon checks its own wait again.
         let count = ready.len().min(EVENTS_OF_ASSIST);
-        self.ready = ready.split_off(count);
+        self.ready.extend(ready.split_off(count));
         for token in ready {
-            self.go_on(token, false);
+            self.go_on(token, may_defer);
         }
         self.note_that_all_are_told();
         count
     }
 
-    /// Sends the answers that were left out.
-    fn settle(&mut self) {
-        for token in std::mem::take(&mut self.owing) {
-            self.go_on(token, true);
+    fn send_deferred(&mut self) {
+        for token in std::mem::take(&mut self.deferred) {
+            let connection = self.connections.get(&token);
+            if connection.is_some_and(Connection::has_deferred::<S>) {
+                self.go_on(token, false);
+            }
         }
+        self.looks = 0;
+        self.note_that_all_are_told();
     }
 
     /// Carries out the orders. False if the agent is to end.
@@ -539,7 +545,7 @@ impl<S: Serve> Running<S> {
             }
             let all: Vec<u64> = self.connections.keys().copied().collect();
             for token in all {
-                self.go_on(token, true);
+                self.go_on(token, false);
             }
         }
         !end
@@ -698,16 +704,16 @@ impl<S: Serve> Running<S> {
         }
     }
 
-    fn go_on(&mut self, token: u64, settles: bool) {
+    fn go_on(&mut self, token: u64, may_defer: bool) {
         let Some(connection) = self.connections.get_mut(&token) else {
             return;
         };
         let was_proven = connection.is_proven();
         let own = (self.instance, &self.key, self.has_left);
-        let next = connection.go_on(own, &mut self.service, settles);
-        if connection.owes::<S>() && !self.owing.contains(&token) {
-            self.owing.push(token);
-            self.vain_looks = 0;
+        let next = connection.go_on(own, &mut self.service, may_defer);
+        if may_defer && connection.has_deferred::<S>() && !self.deferred.contains(&token) {
+            self.deferred.push(token);
+            self.empty_looks = 0;
         }
         let data = EventData::new_u64(token);
         if connection.is_proven() && !was_proven {
@@ -770,9 +776,9 @@ impl<P> Connection<P> {
         matches!(self.stage, Stage::Serving(_))
     }
 
-    fn owes<S: Serve<Peer = P>>(&self) -> bool {
+    fn has_deferred<S: Serve<Peer = P>>(&self) -> bool {
         match &self.stage {
-            Stage::Serving(peer) => S::owes(peer),
+            Stage::Serving(peer) => S::has_deferred(peer),
             Stage::Proving(_) => false,
         }
     }
@@ -790,7 +796,7 @@ impl<P> Connection<P> {
         &mut self,
         (instance, key, has_left): (u64, &Secret, bool),
         service: &mut S,
-        settles: bool,
+        may_defer: bool,
     ) -> io::Result<Next> {
         loop {
             let next = match &mut self.stage {
@@ -831,7 +837,7 @@ impl<P> Connection<P> {
                         }
                     }
                 }
-                Stage::Serving(peer) => return service.serve(&self.stream, peer, settles),
+                Stage::Serving(peer) => return service.serve(&self.stream, peer, may_defer),
             };
             self.stage = next;
         }

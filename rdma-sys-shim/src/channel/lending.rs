@@ -4,8 +4,9 @@
 //! One thread at a time serves all connections. When its wait ends or it goes to sleep, and no other thread serves,
 //! requests wake the agent again, and those that have arrived by then wake it at once. A thread that serves may be held
 //! up: by an operation of its own, by a hook of the program, or by preemption. So a timer wakes the agent while a
-//! thread serves; if the thread has not served since the last tick, requests wake the agent again. If a thread is
-//! preempted in the middle of a request, others wait for it, as they would for the agent.
+//! thread serves; if the thread has not served since the last tick, requests wake the agent again. The agent then also
+//! sends the answers that threads have deferred. If a thread is preempted in the middle of a request, others wait for it,
+//! as they would for the agent.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -127,19 +128,17 @@ impl Lending {
         self.state().has_served = true;
     }
 
-    /// Whether a thread that passes by should look for requests now.
-    pub(super) fn pass(&self, now: Instant) -> bool {
-        let Some(mut state) = self.try_state() else {
-            return false;
-        };
+    /// `None` if a thread that passes by should not look for requests now; otherwise whether the agent sleeps.
+    pub(super) fn pass(&self, now: Instant) -> Option<bool> {
+        let mut state = self.try_state()?;
         let since = state.looked.map(|last| now.saturating_duration_since(last));
         if since.is_some_and(|since| since < BETWEEN) {
-            return false;
+            return None;
         }
         state.looked = Some(now);
         state.is_frequent = since.is_some_and(|since| since <= FREQUENT);
         state.has_served = true;
-        true
+        Some(state.is_agent_asleep)
     }
 
     /// Notes that this look has found requests. Returns whether the agent sleeps.
@@ -287,7 +286,7 @@ mod tests {
             now += after;
             lending
                 .pass(now)
-                .then(|| lending.note_found_in_passing(now))
+                .map(|_| lending.note_found_in_passing(now))
         };
         assert_eq!(passes(FREQUENT), Some(false), "the first");
         assert_eq!(passes(BETWEEN / 2), None, "soon");

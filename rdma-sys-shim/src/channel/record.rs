@@ -10,7 +10,7 @@ use crate::{Error, Result};
 pub(crate) const LONGEST_HOST: usize = 48;
 
 /// What a process that connects begins with. Then it says whom it means and who it is, each by its instance.
-pub(crate) const MAGIC: Magic = *b"transom channel\x03";
+pub(crate) const MAGIC: Magic = *b"transom channel\x02";
 
 /// Bytes of a key.
 pub(crate) const KEY: usize = 32;

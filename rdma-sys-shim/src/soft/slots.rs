@@ -252,8 +252,8 @@ fn wait_done(
 ) -> Result<(), Unanswered> {
     let (bell, slot) = (slots.bell(), slots.slot(index));
     let done = || is_answered(slot.state.load(Ordering::Acquire));
-    // From Linux 6.18 on, `yield_now` also costs a time slice in the future. An origin that shares a processor with the
-    // server would get one answer for thousands of another origin's.
+    // From Linux 6.18 on, a thread that yields forfeits its next time slices, too. An origin that shares a processor with
+    // the server would get one answer for hundreds that another origin gets.
     let yields = if is_oversubscribed() { 0 } else { SPINS };
     for round in 0..SPINS + yields {
         if done() {

@@ -115,7 +115,8 @@ impl TcpEndpoint {
         Error::Cancelled { pid }
     }
 
-    /// Makes progress, and returns whether `has_passed` is true. `awaited`: the request that has to be done for that.
+    /// Makes progress, and returns whether `has_passed` is true. `awaited`: the request whose
+    /// acknowledgement it needs.
     fn is(&self, awaited: Option<Ticket>, has_passed: impl Fn(&Origin) -> bool) -> Result<bool> {
         let mut origin = self.origin();
         if !has_passed(&origin) {
@@ -124,7 +125,7 @@ impl TcpEndpoint {
             if is_sent {
                 origin.progress();
             }
-            let asks = |Ticket(ticket)| !has_passed(&origin) && origin.await_done(ticket);
+            let asks = |Ticket(ticket)| !has_passed(&origin) && origin.ask_for_done(ticket);
             if awaited.is_some_and(asks) || !is_sent {
                 origin.progress();
             }
@@ -146,19 +147,22 @@ impl TcpEndpoint {
         }
     }
 
-    /// Sends everything that was posted.
-    pub(super) fn progress(&self) {
-        self.origin().progress();
+    /// Makes progress, and asks the target to acknowledge everything that was posted.
+    pub(super) fn ask(&self) {
+        let mut origin = self.origin();
+        origin.progress();
+        let last = origin.posted();
+        if origin.ask_for_done(last) {
+            origin.progress();
+        }
     }
 
     /// Waits until the target has done all posted requests, the connection has failed, or `end` is reached. Returns
     /// false only in the last case.
     pub(super) fn drain(&self, end: Instant) -> bool {
         loop {
+            self.ask();
             let mut origin = self.origin();
-            let last = origin.posted();
-            origin.await_done(last);
-            origin.progress();
             if origin.check().is_err() || origin.done() == origin.posted() {
                 return true;
             }
@@ -185,10 +189,12 @@ impl TcpEndpoint {
         self.origin().posted()
     }
 
-    /// Requests up to this one are known to be done.
+    /// Makes progress; returns up to which one the requests are known to be done.
     #[cfg(test)]
     pub(super) fn acknowledged(&self) -> u64 {
-        self.origin().done()
+        let mut origin = self.origin();
+        origin.progress();
+        origin.done()
     }
 
     /// Refuses what the target would refuse; the target would also end the connection.

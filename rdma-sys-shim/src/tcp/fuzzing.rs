@@ -175,6 +175,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         (Kind::Read, 32 << 10),
         (Kind::CompareSwap, 8),
         (Kind::Store, 8),
+        (Kind::Acknowledge, 0),
         (Kind::Leave, 0),
     ] {
         requests.extend(request(kind, len).encode());

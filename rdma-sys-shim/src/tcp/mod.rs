@@ -47,7 +47,7 @@ use regions::{Keys, Regions};
 use serving::Serving;
 
 /// Addresses of other devices begin differently. The last byte is the version of the protocol.
-const MARK: [u8; 4] = *b"tTC\x05";
+const MARK: [u8; 4] = *b"tTC\x06";
 
 /// How long a rank of an aborted job waits for others.
 const AFTER_ABORT: Duration = Duration::from_secs(1);
@@ -312,7 +312,7 @@ impl Device for TcpDevice {
             for endpoint in &endpoints {
                 match say_farewell {
                     true => endpoint.leave(),
-                    false => endpoint.progress(),
+                    false => endpoint.ask(),
                 }
             }
             for endpoint in &endpoints {

@@ -67,7 +67,8 @@ pub(super) struct Origin {
     peer: Arc<Peer>,
     stream: Arc<Stream>,
     posted: u64,
-    /// The target has been asked to acknowledge all requests up to this one.
+    /// The last request that asks the target to acknowledge it at once, and so all before it. After a failure, also
+    /// one that could not ask.
     asked: u64,
     /// Requests up to this one are complete.
     done: u64,
@@ -232,6 +233,9 @@ impl Origin {
         self.check()?;
         self.posted += 1;
         let ticket = self.posted;
+        if matches!(request.kind, Kind::Acknowledge | Kind::Leave) {
+            self.asked = ticket;
+        }
         self.copied.extend(request.encode());
         self.note_copied(REQUEST);
         let mut borrows = false;
@@ -261,17 +265,19 @@ impl Origin {
         Ok(ticket)
     }
 
-    /// Asks the target to acknowledge this request, unless it has been asked, or answers it or a later one anyway.
-    /// Returns whether that is to be sent.
-    pub(super) fn await_done(&mut self, ticket: u64) -> bool {
+    /// Asks the target to acknowledge this request, unless it is done, or the target has been asked, or answers it or a
+    /// later one anyway. Returns whether it asks.
+    pub(super) fn ask_for_done(&mut self, ticket: u64) -> bool {
         let is_answered = |expected: &Expected| ticket <= expected.ticket;
-        if ticket <= self.asked || self.expected.back().is_some_and(is_answered) {
+        if ticket <= self.done.max(self.asked) || self.expected.back().is_some_and(is_answered) {
             return false;
         }
         // SAFETY: it has no buffers.
         let posted = unsafe { self.post(&Request::of(Kind::Acknowledge), None, None, false) };
-        // Whoever waits hears of the failure.
-        self.asked = posted.unwrap_or(ticket);
+        if posted.is_err() {
+            // The next check says why.
+            self.asked = ticket;
+        }
         true
     }
 

@@ -60,13 +60,18 @@ impl Serve for Serving {
         }
     }
 
-    fn serve(&mut self, stream: &TcpStream, peer: &mut Served, settles: bool) -> io::Result<Next> {
+    fn serve(
+        &mut self,
+        stream: &TcpStream,
+        peer: &mut Served,
+        may_defer: bool,
+    ) -> io::Result<Next> {
         let (target, held) = (&mut peer.target, &mut peer.held);
-        serve(stream, target, held, &mut self.scratch, TURN, settles)
+        serve(stream, target, held, &mut self.scratch, TURN, may_defer)
     }
 
-    fn owes(peer: &Served) -> bool {
-        peer.target.owes()
+    fn has_deferred(peer: &Served) -> bool {
+        peer.target.has_deferred()
     }
 
     fn leave(&mut self, peer: &mut Served) {
@@ -82,15 +87,15 @@ impl Serve for Serving {
     }
 }
 
-/// Carries out received requests and sends answers, as long as it is this connection's turn. Unless it `settles`, it
-/// acknowledges only if the origin waits for that.
+/// Carries out received requests and sends answers, as long as it is this connection's turn. `may_defer`: once it has
+/// carried out all that have arrived, it acknowledges them only if the origin asks for that.
 pub(super) fn serve(
     stream: &TcpStream,
     target: &mut Target,
     held: &mut Vec<u8>,
     scratch: &mut [u8],
     mut turn: usize,
-    settles: bool,
+    may_defer: bool,
 ) -> io::Result<Next> {
     while turn > 0 {
         if let Some(next) = send_answers(stream, target, &mut turn)? {
@@ -135,7 +140,7 @@ pub(super) fn serve(
         // This was probably all that had arrived.
         if got < room && !target.is_blocked() && !target.is_locked_out() {
             held.shrink_to(REQUEST);
-            if settles || target.is_asked() {
+            if !may_defer || target.is_asked() {
                 target.acknowledge();
             }
             let next = send_answers(stream, target, &mut turn)?;

@@ -168,7 +168,7 @@ impl Target {
     }
 
     /// Whether requests are done and not acknowledged.
-    pub(super) fn owes(&self) -> bool {
+    pub(super) fn has_deferred(&self) -> bool {
         self.told < self.done
     }
 
@@ -180,7 +180,7 @@ impl Target {
     /// Adds an answer for the requests that are done and not acknowledged.
     pub(super) fn acknowledge(&mut self) {
         self.is_asked = false;
-        if self.owes() {
+        if self.has_deferred() {
             self.told = self.done;
             self.answer(Answer::Done(self.done));
         }
@@ -188,6 +188,7 @@ impl Target {
 
     /// Adds the answer that this process leaves.
     pub(super) fn leave(&mut self) {
+        self.acknowledge();
         self.answer(Answer::Left);
     }
 
@@ -352,6 +353,7 @@ impl Target {
             Kind::Leave => {
                 self.origin.becomes(Presence::Closed);
                 self.finish();
+                self.is_asked = true;
             }
             _ => {
                 self.finish();
@@ -488,6 +490,8 @@ impl Target {
 
     fn answer_read(&mut self, request: Request) {
         if request.len >= DIRECT as u64 {
+            // Those before would have to wait for all of its data.
+            self.acknowledge();
             self.outgoing = Some(Outgoing {
                 request,
                 due: 0,

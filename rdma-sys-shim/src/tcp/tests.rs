@@ -192,7 +192,7 @@ fn a_long_transfer_leaves_others_their_turn() {
     let (mut held, mut scratch) = (Vec::new(), vec![0; 64]);
     // Once what was sent has come.
     let mut serve = |stream: &TcpStream, target: &mut Target| loop {
-        match serve(stream, target, &mut held, &mut scratch, TURN, true).unwrap() {
+        match serve(stream, target, &mut held, &mut scratch, TURN, false).unwrap() {
             Next::Waits(EventFlags::IN) => {}
             next => return next,
         }
@@ -618,7 +618,6 @@ fn a_store_that_nobody_waits_for_is_acknowledged_before_long() {
             if then == Then::Looks {
                 assist.serve();
             }
-            connection.progress();
             connection.acknowledged() >= stored
         });
         assist.withdraw();
@@ -638,12 +637,19 @@ fn an_origin_is_answered_at_once_if_it_waits() {
     for (round, asked) in [(0, true), (4, false)] {
         (&origin).write_all(&store.encode()).unwrap();
         (&origin).write_all(&store.encode()).unwrap();
-        let mut serve = |settles: bool| {
-            let next = serve(&stream, &mut target, &mut held, &mut scratch, 4096, settles);
+        let mut serve = |may_defer: bool| {
+            let next = serve(
+                &stream,
+                &mut target,
+                &mut held,
+                &mut scratch,
+                4096,
+                may_defer,
+            );
             assert_eq!(next.unwrap(), Next::Waits(EventFlags::IN));
             target.done()
         };
-        while serve(false) < round + 2 {}
+        while serve(true) < round + 2 {}
         origin.set_nonblocking(true).unwrap();
         let unread = (&origin).read(&mut [0]).unwrap_err();
         assert_eq!(unread.kind(), ErrorKind::WouldBlock);
@@ -651,14 +657,14 @@ fn an_origin_is_answered_at_once_if_it_waits() {
         let done = match asked {
             true => {
                 (&origin).write_all(&asks.encode()).unwrap();
-                while serve(false) < round + 3 {}
+                while serve(true) < round + 3 {}
                 // As if it had been answered by itself.
                 (&origin).write_all(&store.encode()).unwrap();
-                while serve(false) < round + 4 {}
+                while serve(true) < round + 4 {}
                 round + 3
             }
             false => {
-                serve(true);
+                serve(false);
                 round + 2
             }
         };
@@ -666,6 +672,57 @@ fn an_origin_is_answered_at_once_if_it_waits() {
         (&origin).read_exact(&mut answer).unwrap();
         assert_eq!(Answer::decode(&answer), Some(Answer::Done(done)));
     }
+}
+
+#[test]
+fn a_long_read_does_not_hold_up_the_acknowledgement_of_what_was_before() {
+    const LEN: usize = 1 << 20;
+    let (mut target, region, stream, origin) = served(LEN);
+    let request = |kind, len| Request {
+        at: region.remote().at(0),
+        len,
+        ..Request::of(kind)
+    };
+    let read = request(Kind::Read, LEN as u64).encode();
+    let both = [request(Kind::Store, 8).encode(), read].concat();
+    (&origin).write_all(&both).unwrap();
+    let (mut held, mut scratch) = (Vec::new(), vec![0; 1024]);
+    let mut answers = [0; 2 * ANSWER];
+    thread::scope(|scope| {
+        let serves = scope.spawn(|| {
+            // The socket does not take all of the read's data.
+            while serve(&stream, &mut target, &mut held, &mut scratch, LEN, true).unwrap()
+                == Next::Waits(EventFlags::IN)
+            {}
+        });
+        (&origin).read_exact(&mut answers).unwrap();
+        serves.join().unwrap();
+    });
+    let (answers, _) = answers.as_chunks::<ANSWER>();
+    assert_eq!(Answer::decode(&answers[0]), Some(Answer::Done(1)));
+    assert!(matches!(Answer::decode(&answers[1]), Some(Answer::Data(_))));
+}
+
+#[test]
+fn nothing_is_asked_of_a_peer_that_has_answered_all() {
+    let (target, origin) = (open(1), open(1));
+    let region = target.allocate(8, 8).unwrap();
+    let endpoint = origin.connect(&target.address()).unwrap();
+    let connection = origin.endpoints().values().next().unwrap().clone();
+    let mut old = 0;
+    // SAFETY: the variable is there until the operation is complete.
+    let ticket = unsafe {
+        let word = region.remote().at(0);
+        endpoint.fetch(word, Width::W8, Fetch::Add(1), &raw mut old)
+    };
+    finish(&*endpoint, ticket.unwrap()).unwrap();
+    let posted = connection.posted();
+    connection.ask();
+    assert!(connection.drain(Instant::now()));
+    assert_eq!(connection.posted(), posted);
+    let stored = endpoint.store(region.remote().at(0), 0, 1).unwrap();
+    assert!(connection.drain(Instant::now() + Duration::from_secs(20)));
+    assert!(connection.acknowledged() >= stored.0);
 }
 
 #[test]
