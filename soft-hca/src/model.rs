@@ -17,7 +17,7 @@ const COMPLETION: u64 = 20;
 const FETCH: u64 = 350;
 /// The way to the peer, and back: `uct_ib_iface_query` for EDR and later.
 const ONE_WAY: u64 = 600;
-/// HDR by four lanes of 51.5625 GHz with 64 of 66 bits, in bytes per ns.
+/// HDR, four times 51.5625 Gbit/s with 64 of 66 bits, in bytes per ns.
 const RATE: u64 = 25;
 /// `MEM_REG_OVERHEAD`, and `MEM_REG_GROWTH` as a fraction. UCX has no cost for the end of a registration.
 const REGISTRATION: u64 = 16_000;
