@@ -295,7 +295,7 @@ struct Running<S: Serve> {
     ready: Vec<u64>,
     /// How many of these pause.
     paused: usize,
-    /// Connections with deferred answers. While there are some, a timer of [`Lending`] runs.
+    /// Connections with deferred answers. While there are some, a timer of [`Lending`] runs, or is about to.
     deferred: Vec<u64>,
     /// The looks of threads since the first of them was added, and those without a request since the last one was.
     looks: u32,
@@ -386,8 +386,12 @@ impl<S: Serve> Assisted for Channel<S> {
         // Only then does a timer wake the agent.
         let served = running.assist(is_agent_asleep);
         // If the agent sleeps, the next look goes on with the rest, or else the timer wakes it.
-        if served > 0 && !self.lending.note_found_in_passing(now) && !running.ready.is_empty() {
-            self.shared.wake();
+        if served > 0 && !self.lending.note_found_in_passing(now) {
+            // It may have been woken since.
+            running.send_deferred();
+            if !running.ready.is_empty() {
+                self.shared.wake();
+            }
         }
         served
     }

@@ -286,26 +286,26 @@ mod tests {
             now += after;
             lending
                 .pass(now)
-                .map(|_| lending.note_found_in_passing(now))
+                .map(|was_asleep| (was_asleep, lending.note_found_in_passing(now)))
         };
-        assert_eq!(passes(FREQUENT), Some(false), "the first");
+        assert_eq!(passes(FREQUENT), Some((false, false)), "the first");
         assert_eq!(passes(BETWEEN / 2), None, "soon");
-        assert_eq!(passes(FREQUENT * 2), Some(false), "seldom");
+        assert_eq!(passes(FREQUENT * 2), Some((false, false)), "seldom");
         assert!(woken(&lending, 0).contains(&REQUESTS));
 
-        assert_eq!(passes(FREQUENT), Some(true));
+        assert_eq!(passes(FREQUENT), Some((false, true)));
         assert_eq!(woken(&lending, 1000), [TIMER], "after that time alone");
         assert!(lending.tick());
         assert!(woken(&lending, 0).contains(&REQUESTS));
         assert!(!lending.tick(), "once");
 
         // Beside a thread that has promised to serve.
-        assert_eq!(passes(FREQUENT), Some(true));
+        assert_eq!(passes(FREQUENT), Some((false, true)));
         lending.lend();
-        assert_eq!(passes(FREQUENT), Some(true));
+        assert_eq!(passes(FREQUENT), Some((true, true)));
         assert!(!lending.tick(), "it has looked");
         assert!(lending.withdraw());
-        assert_eq!(passes(FREQUENT), Some(true));
+        assert_eq!(passes(FREQUENT), Some((false, true)));
         assert_eq!(woken(&lending, 1000), [TIMER]);
         assert!(lending.tick());
         epoll::delete(lending.served(), &request).unwrap();

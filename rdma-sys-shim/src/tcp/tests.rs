@@ -686,6 +686,7 @@ fn a_long_read_does_not_hold_up_the_acknowledgement_of_what_was_before() {
     let read = request(Kind::Read, LEN as u64).encode();
     let both = [request(Kind::Store, 8).encode(), read].concat();
     (&origin).write_all(&both).unwrap();
+    (origin.set_read_timeout(Some(Duration::from_secs(20)))).unwrap();
     let (mut held, mut scratch) = (Vec::new(), vec![0; 1024]);
     let mut answers = [0; 2 * ANSWER];
     thread::scope(|scope| {
