@@ -13,7 +13,7 @@ use crate::channel::{KnownPeers, Moved, Next, Presence, Serve, receive, receive_
 use crate::device::combine::GivenCombiner;
 
 /// The size of the buffer for received bytes. The data of long writes bypasses it.
-const SCRATCH: usize = 16 << 10;
+const SCRATCH: usize = 64 << 10;
 /// The bytes that are received from or sent to a connection before the others have their turn. Parts of a read may
 /// exceed it by up to a piece.
 const TURN: usize = 256 << 10;

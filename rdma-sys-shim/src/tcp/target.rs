@@ -23,7 +23,7 @@ const COPIED: usize = 4 << 10;
 /// While this many bytes wait to be sent, no further request is carried out.
 const MOST_ANSWERS: usize = 64 << 10;
 /// At most this much is fetched by a part of an accumulate.
-const MOST_COMBINED: usize = 16 << 10;
+const MOST_COMBINED: usize = 64 << 10;
 /// This much room for answers is kept for reuse.
 const ROOM: usize = 4 << 10;
 
