@@ -162,10 +162,8 @@ impl CompletionQueue {
         let mut entries = lock(&self.entries);
         let (mut found, mut latest) = (0, 0);
         for place in into {
-            if entries.front().is_none_or(|entry| entry.modelled > until) {
-                break;
-            }
-            let Some(entry) = entries.pop_front() else {
+            let is_there = entries.front().is_some_and(|next| next.modelled <= until);
+            let Some(entry) = is_there.then(|| entries.pop_front()).flatten() else {
                 break;
             };
             if let Some(release) = entry.release {

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use crate::abi::{Event, send_flag};
 use crate::completion::{EventQueue, lock};
-use crate::counters::{Counter, Counters};
+use crate::counters::Counters;
 use crate::engine;
 use crate::fabric::{ADAPTERS, ContextEntry, Fabric, PER_HOST};
 use crate::identity::Identity;
 use crate::misuse;
-use crate::model::Times;
+use crate::model::{Model, Times};
 use crate::personality::{Link, Personality};
 use crate::process;
 use crate::queue_pair::QueuePair;
@@ -186,13 +186,11 @@ impl Context {
         &self.entry().counters
     }
 
-    pub(crate) fn times(&self) -> &Times {
-        &self.times
-    }
-
-    /// The clock of the [model](crate::model).
-    pub(crate) fn clock(&self) -> &Counter {
-        &self.counters().modelled_time
+    pub(crate) fn model(&self) -> Model<'_> {
+        Model {
+            clock: &self.counters().modelled_time,
+            times: &self.times,
+        }
     }
 
     pub(crate) fn count_posted(&self, request: &Request, is_signalled: bool) {

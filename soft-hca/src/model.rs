@@ -23,8 +23,7 @@ const RATE: u64 = 25;
 const REGISTRATION: u64 = 16_000;
 const GROWTH: [u64; 2] = [6, 100];
 
-/// What the model knows of a device, beside its clock, which is a counter. Concurrent callers may get overlapping times on
-/// the wire.
+/// What the model knows of a device, beside its clock.
 #[derive(Default)]
 pub(crate) struct Times {
     /// When the wire is free.
@@ -33,42 +32,51 @@ pub(crate) struct Times {
     polled_in_vain: AtomicBool,
 }
 
-impl Times {
+/// The model of a device. Concurrent callers may get overlapping times on the wire.
+pub(crate) struct Model<'a> {
+    /// A counter, so that the launcher prints it.
+    pub(crate) clock: &'a Counter,
+    pub(crate) times: &'a Times,
+}
+
+impl Model<'_> {
     /// The program posts a request with so many bytes of data. Returns when its completion is there.
-    pub(crate) fn post(&self, clock: &Counter, bytes: u64, is_inline: bool) -> u64 {
-        self.polled_in_vain.store(false, Ordering::Relaxed);
-        clock.add(POST);
-        let fetched = clock.get() + DOORBELL + if is_inline { 0 } else { FETCH };
-        let begun = self.wire.load(Ordering::Relaxed).max(fetched);
+    pub(crate) fn post(&self, bytes: u64, is_inline: bool) -> u64 {
+        self.times.polled_in_vain.store(false, Ordering::Relaxed);
+        self.clock.add(POST);
+        let fetched = self.clock.get() + DOORBELL + if is_inline { 0 } else { FETCH };
+        let begun = self.times.wire.load(Ordering::Relaxed).max(fetched);
         let sent = begun + bytes / RATE;
-        self.wire.store(sent, Ordering::Relaxed);
+        self.times.wire.store(sent, Ordering::Relaxed);
         sent + 2 * ONE_WAY
     }
 
     /// The program writes to the adapter's doorbell.
-    pub(crate) fn ring(&self, clock: &Counter) {
-        clock.add(DOORBELL);
+    pub(crate) fn ring(&self) {
+        self.clock.add(DOORBELL);
     }
 
     /// The program registers so many bytes.
-    pub(crate) fn register(&self, clock: &Counter, bytes: u64) {
-        self.polled_in_vain.store(false, Ordering::Relaxed);
-        clock.add(REGISTRATION + bytes * GROWTH[0] / GROWTH[1]);
+    pub(crate) fn register(&self, bytes: u64) {
+        self.times.polled_in_vain.store(false, Ordering::Relaxed);
+        self.clock.add(REGISTRATION + bytes * GROWTH[0] / GROWTH[1]);
     }
 
     /// The time of the completions that a poll may find: a program that polls again waits for them.
-    pub(crate) fn visible_until(&self, clock: &Counter) -> u64 {
-        match self.polled_in_vain.load(Ordering::Relaxed) {
+    pub(crate) fn visible_until(&self) -> u64 {
+        match self.times.polled_in_vain.load(Ordering::Relaxed) {
             true => u64::MAX,
-            false => clock.get(),
+            false => self.clock.get(),
         }
     }
 
     /// The program has found so many completions, the latest of which is there at `time`.
-    pub(crate) fn polled(&self, clock: &Counter, count: usize, time: u64) {
-        self.polled_in_vain.store(count == 0, Ordering::Relaxed);
-        clock.raise_to(time);
-        clock.add(COMPLETION * count as u64);
+    pub(crate) fn polled(&self, count: usize, time: u64) {
+        self.times
+            .polled_in_vain
+            .store(count == 0, Ordering::Relaxed);
+        self.clock.raise_to(time);
+        self.clock.add(COMPLETION * count as u64);
     }
 }
 
@@ -78,47 +86,50 @@ mod tests {
 
     #[test]
     fn one_request_takes_two_ways_and_many_share_them() {
-        let (clock, times) = (Counter::default(), Times::default());
-        let there = times.post(&clock, 8, true);
-        times.ring(&clock);
+        let (clock, times) = &<(Counter, Times)>::default();
+        let model = Model { clock, times };
+        let there = model.post(8, true);
+        model.ring();
         assert_eq!(clock.get(), POST + DOORBELL);
         assert_eq!(there, POST + DOORBELL + 2 * ONE_WAY);
-        times.polled(&clock, 1, there);
+        model.polled(1, there);
         let one = clock.get();
         assert_eq!(one, there + COMPLETION);
 
-        let posted = (0..64).map(|_| times.post(&clock, 8, true));
+        let posted = (0..64).map(|_| model.post(8, true));
         let there = posted.max().unwrap();
-        times.ring(&clock);
-        times.polled(&clock, 1, there);
+        model.ring();
+        model.polled(1, there);
         let many = clock.get() - one;
         assert_eq!(many, 64 * POST + DOORBELL + 2 * ONE_WAY + COMPLETION);
     }
 
     #[test]
     fn data_waits_for_the_wire_and_is_fetched() {
-        let (clock, times) = (Counter::default(), Times::default());
-        let first = times.post(&clock, 25_000, false);
+        let (clock, times) = &<(Counter, Times)>::default();
+        let model = Model { clock, times };
+        let first = model.post(25_000, false);
         assert_eq!(first, POST + DOORBELL + FETCH + 1000 + 2 * ONE_WAY);
-        let second = times.post(&clock, 25_000, false);
+        let second = model.post(25_000, false);
         assert_eq!(second, first + 1000);
-        times.polled(&clock, 2, second);
+        model.polled(2, second);
         // What was there long ago is not waited for.
         let later = clock.get();
-        times.polled(&clock, 1, first);
+        model.polled(1, first);
         assert_eq!(clock.get(), later + COMPLETION);
-        times.register(&clock, 1_000_000);
+        model.register(1_000_000);
         assert_eq!(clock.get(), later + COMPLETION + 76_000);
     }
 
     #[test]
     fn only_a_program_that_polls_again_waits() {
-        let (clock, times) = (Counter::default(), Times::default());
-        let there = times.post(&clock, 25_000, false);
-        assert!(times.visible_until(&clock) < there);
-        times.polled(&clock, 0, 0);
-        assert_eq!(times.visible_until(&clock), u64::MAX);
-        times.register(&clock, 8);
-        assert!((there..u64::MAX).contains(&times.visible_until(&clock)));
+        let (clock, times) = &<(Counter, Times)>::default();
+        let model = Model { clock, times };
+        let there = model.post(25_000, false);
+        assert!(model.visible_until() < there);
+        model.polled(0, 0);
+        assert_eq!(model.visible_until(), u64::MAX);
+        model.register(8);
+        assert!((there..u64::MAX).contains(&model.visible_until()));
     }
 }

@@ -381,9 +381,7 @@ impl QueuePair {
         }
         context.count_posted(&request, is_signalled);
         let is_inline = request.inline.is_some();
-        request.modelled = context
-            .times()
-            .post(context.clock(), request.len, is_inline);
+        request.modelled = context.model().post(request.len, is_inline);
         region::use_pieces(context.fabric(), &request.pieces, region::begin);
         send.requests.push_back(request);
         Ok(())

@@ -58,7 +58,7 @@ pub(crate) fn register(
     entry.key.store(key, Ordering::Release);
     context.counters().registrations.add(1);
     context.counters().pages.add(bytes / page_size());
-    context.times().register(context.clock(), bytes);
+    context.model().register(bytes);
     Ok(key)
 }
 

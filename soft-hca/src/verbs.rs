@@ -822,7 +822,7 @@ unsafe extern "C" fn poll_cq(queue: *mut ibv_cq, count: c_int, into: *mut ibv_wc
     let (queue, context) = (&object.inner, &object.context);
     let until = match queue.has_channel() {
         true => u64::MAX,
-        false => context.times().visible_until(context.clock()),
+        false => context.model().visible_until(),
     };
     let mut found = queue.poll(into, until);
     if found.0 == 0 {
@@ -830,7 +830,7 @@ unsafe extern "C" fn poll_cq(queue: *mut ibv_cq, count: c_int, into: *mut ibv_wc
         found = queue.poll(into, until);
     }
     let (count, time) = found;
-    context.times().polled(context.clock(), count, time);
+    context.model().polled(count, time);
     count as c_int
 }
 
@@ -1023,7 +1023,7 @@ unsafe extern "C" fn post_send(
     }
     if next != first {
         context.counters().doorbells.add(1);
-        context.times().ring(context.clock());
+        context.model().ring();
         context.list(queue_pair);
     }
     let Some(error) = failed else {
