@@ -115,20 +115,11 @@ impl TcpEndpoint {
         Error::Cancelled { pid }
     }
 
-    /// Makes progress, and returns whether `has_passed` is true. `awaited`: the request whose
-    /// acknowledgement it needs.
+    /// Makes progress, and returns whether `has_passed` is true. `awaited`: the request whose acknowledgement it needs.
     fn is(&self, awaited: Option<Ticket>, has_passed: impl Fn(&Origin) -> bool) -> Result<bool> {
         let mut origin = self.origin();
         if !has_passed(&origin) {
-            // The target may have acknowledged it already.
-            let is_sent = origin.is_all_sent();
-            if is_sent {
-                origin.progress();
-            }
-            let asks = |Ticket(ticket)| !has_passed(&origin) && origin.ask_for_done(ticket);
-            if awaited.is_some_and(asks) || !is_sent {
-                origin.progress();
-            }
+            origin.progress_towards(awaited.map(|Ticket(ticket)| ticket));
             self.done.store(origin.done(), Ordering::Release);
         }
         match has_passed(&origin) {
@@ -147,21 +138,18 @@ impl TcpEndpoint {
         }
     }
 
-    /// Makes progress, and asks the target to acknowledge everything that was posted.
-    pub(super) fn ask(&self) {
+    /// Makes progress towards the acknowledgement of everything that was posted.
+    pub(super) fn progress(&self) {
         let mut origin = self.origin();
-        origin.progress();
         let last = origin.posted();
-        if origin.ask_for_done(last) {
-            origin.progress();
-        }
+        origin.progress_towards(Some(last));
     }
 
     /// Waits until the target has done all posted requests, the connection has failed, or `end` is reached. Returns
     /// false only in the last case.
     pub(super) fn drain(&self, end: Instant) -> bool {
         loop {
-            self.ask();
+            self.progress();
             let mut origin = self.origin();
             if origin.check().is_err() || origin.done() == origin.posted() {
                 return true;

@@ -312,7 +312,7 @@ impl Device for TcpDevice {
             for endpoint in &endpoints {
                 match say_farewell {
                     true => endpoint.leave(),
-                    false => endpoint.ask(),
+                    false => endpoint.progress(),
                 }
             }
             for endpoint in &endpoints {

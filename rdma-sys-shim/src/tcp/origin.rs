@@ -267,7 +267,7 @@ impl Origin {
 
     /// Asks the target to acknowledge this request, unless it is done, or the target has been asked, or answers it or a
     /// later one anyway. Returns whether it asks.
-    pub(super) fn ask_for_done(&mut self, ticket: u64) -> bool {
+    fn ask_for_done(&mut self, ticket: u64) -> bool {
         let is_answered = |expected: &Expected| ticket <= expected.ticket;
         if ticket <= self.done.max(self.asked) || self.expected.back().is_some_and(is_answered) {
             return false;
@@ -279,6 +279,18 @@ impl Origin {
             self.asked = ticket;
         }
         true
+    }
+
+    /// Makes progress, and asks for the acknowledgement of a request, unless that has come. If anything is still to be
+    /// sent, both go together.
+    pub(super) fn progress_towards(&mut self, awaited: Option<u64>) {
+        let is_sent = self.is_all_sent();
+        if is_sent {
+            self.progress();
+        }
+        if awaited.is_some_and(|ticket| self.ask_for_done(ticket)) || !is_sent {
+            self.progress();
+        }
     }
 
     fn note_copied(&mut self, bytes: usize) {

@@ -718,7 +718,7 @@ fn nothing_is_asked_of_a_peer_that_has_answered_all() {
     };
     finish(&*endpoint, ticket.unwrap()).unwrap();
     let posted = connection.posted();
-    connection.ask();
+    connection.progress();
     assert!(connection.drain(Instant::now()));
     assert_eq!(connection.posted(), posted);
     let stored = endpoint.store(region.remote().at(0), 0, 1).unwrap();
