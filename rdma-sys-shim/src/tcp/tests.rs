@@ -77,6 +77,24 @@ fn read(way: &dyn Endpoint, bytes: &mut [u8], from: RemoteAddress) -> Result<()>
     })
 }
 
+/// Adds 1 to a word, and returns what it was before.
+fn add(way: &dyn Endpoint, to: RemoteAddress) -> Result<u64> {
+    let mut old = u64::MAX;
+    // SAFETY: the variable is there until the operation is complete or has failed.
+    finish(way, unsafe {
+        way.fetch(to, Width::W8, Fetch::Add(1), &raw mut old)?
+    })?;
+    Ok(old)
+}
+
+/// A target, an origin, memory of one word at the target, and the origin's way there.
+fn word_of_a_peer() -> (TcpDevice, TcpDevice, LocalRegion, Arc<dyn Endpoint>) {
+    let (target, origin) = (device(), device());
+    let region = target.allocate(8, 8).unwrap();
+    let endpoint = origin.connect(&target.address()).unwrap();
+    (target, origin, region, endpoint)
+}
+
 #[test]
 fn memory_that_is_not_there_is_refused_wherever_it_lacks() {
     const LEN: usize = 4 * MIB;
@@ -496,21 +514,13 @@ fn reset(stream: TcpStream) {
 fn a_thread_that_waits_serves_peers_beside_the_agent() {
     use std::sync::atomic::AtomicBool;
     let _others = ASSISTING.lock();
-    let (target, origin) = (open(1), open(1));
-    let region = target.allocate(8, 8).unwrap();
-    let endpoint = origin.connect(&target.address()).unwrap();
+    let (_target, _origin, region, endpoint) = word_of_a_peer();
     let (word, is_over) = (region.remote().at(0), AtomicBool::new(false));
     let added = std::thread::scope(|scope| {
         let adder = scope.spawn(|| {
             let mut added = 0;
             while !is_over.load(Ordering::Relaxed) {
-                let mut old = u64::MAX;
-                // SAFETY: the variable is there until the operation is complete.
-                let ticket =
-                    unsafe { endpoint.fetch(word, Width::W8, Fetch::Add(1), &raw mut old) }
-                        .unwrap();
-                finish(&*endpoint, ticket).unwrap();
-                assert_eq!(old, added);
+                assert_eq!(add(&*endpoint, word).unwrap(), added);
                 added += 1;
             }
             added
@@ -530,23 +540,10 @@ fn a_thread_that_waits_serves_peers_beside_the_agent() {
 #[test]
 fn peers_are_served_whatever_a_thread_does_that_said_it_would_serve() {
     let _others = ASSISTING.lock();
-    let (target, origin) = (open(1), open(1));
-    let region = target.allocate(8, 8).unwrap();
-    let endpoint = origin.connect(&target.address()).unwrap();
+    let (target, _origin, region, endpoint) = word_of_a_peer();
     let mut assist = Assist::of_process().unwrap();
-    let mut old = u64::MAX;
-    let mut add = |expected: u64| {
-        // SAFETY: the variable is there until the operation is complete.
-        let ticket = unsafe {
-            endpoint.fetch(
-                region.remote().at(0),
-                Width::W8,
-                Fetch::Add(1),
-                &raw mut old,
-            )
-        };
-        finish(&*endpoint, ticket.unwrap()).unwrap();
-        assert_eq!(old, expected);
+    let add = |expected: u64| {
+        assert_eq!(add(&*endpoint, region.remote().at(0)).unwrap(), expected);
     };
     for round in 0..3 {
         // It serves nobody at all, begins and ends at once, and serves some.
@@ -578,9 +575,7 @@ enum Then {
 #[test]
 fn a_store_that_nobody_waits_for_is_acknowledged_before_long() {
     let _others = ASSISTING.lock();
-    let (target, origin) = (open(1), open(1));
-    let region = target.allocate(8, 8).unwrap();
-    let endpoint = origin.connect(&target.address()).unwrap();
+    let (_target, origin, region, endpoint) = word_of_a_peer();
     let connection = origin.endpoints().values().next().unwrap().clone();
     let word = region.base().cast::<u64>();
     // SAFETY: a word of the region, which the target stores to by atomics.
@@ -706,17 +701,9 @@ fn a_long_read_does_not_hold_up_the_acknowledgement_of_what_was_before() {
 
 #[test]
 fn nothing_is_asked_of_a_peer_that_has_answered_all() {
-    let (target, origin) = (open(1), open(1));
-    let region = target.allocate(8, 8).unwrap();
-    let endpoint = origin.connect(&target.address()).unwrap();
+    let (_target, origin, region, endpoint) = word_of_a_peer();
     let connection = origin.endpoints().values().next().unwrap().clone();
-    let mut old = 0;
-    // SAFETY: the variable is there until the operation is complete.
-    let ticket = unsafe {
-        let word = region.remote().at(0);
-        endpoint.fetch(word, Width::W8, Fetch::Add(1), &raw mut old)
-    };
-    finish(&*endpoint, ticket.unwrap()).unwrap();
+    assert_eq!(add(&*endpoint, region.remote().at(0)).unwrap(), 0);
     let posted = connection.posted();
     connection.progress();
     assert!(connection.drain(Instant::now()));
