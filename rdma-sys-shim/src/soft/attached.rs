@@ -28,30 +28,32 @@ pub(super) unsafe fn transfer(
     // SAFETY: the caller's promise.
     unsafe {
         match (first.next(), first.next()) {
-            (Some(run), None) if run.count == 1 => transfer_run(peer, direction, run)
-                .map_err(|stopped| error(peer, stopped, direction, run.at, run.len)),
+            (Some(run), None) if run.count == 1 => transfer_run_of(peer, direction, run, run),
             _ => transfer_lists(peer, direction, parts),
         }
     }
 }
 
-/// Moves one run. Each system call looks up the peer again.
+/// Moves one run of a whole, whose length decides how, and which the error names. Each system call looks up the peer
+/// again.
 ///
 /// # Safety
 /// As for [`transfer`].
-unsafe fn transfer_run(
+pub(super) unsafe fn transfer_run_of(
     peer: &PeerProcess,
     direction: Direction,
     run: StridedBlocks,
-) -> std::result::Result<(), Stopped> {
-    let course = select::course(direction, run.here, run.at.address, run.len);
+    whole: StridedBlocks,
+) -> Result<()> {
+    let course = select::course(direction, run.here, run.at.address, whole.len);
     let mut buffer = Buffer::default();
     for part in run.shortened(course.at_a_time) {
         peer.reach(|number| {
             // SAFETY: a part of the memory that the caller promises; a repeated call follows the end of the previous
             // one.
-            unsafe { transfer_part(number, direction, part, course, run.len, &mut buffer) }
-        })?;
+            unsafe { transfer_part(number, direction, part, course, whole.len, &mut buffer) }
+        })
+        .map_err(|stopped| error(peer, stopped, direction, whole.at, whole.len))?;
     }
     Ok(())
 }

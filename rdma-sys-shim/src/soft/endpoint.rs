@@ -143,6 +143,44 @@ impl SoftEndpoint {
         unsafe { self.transfer_by(Way::Kernel, direction, left) }
     }
 
+    /// Moves a run that takes several requests. A thread of the target that sleeps is called, and takes the rest once it
+    /// polls.
+    ///
+    /// # Safety
+    /// The run is readable (for a write) or writable (for a read).
+    unsafe fn transfer_long(&self, direction: Direction, run: StridedBlocks) -> Result<Ticket> {
+        let operation = direction.into();
+        let check = || self.check(run.at, run.len as u64, operation);
+        check()?;
+        if self.path != Path::CrossMemory {
+            let (way, run) = (self.way(1), std::iter::once(run));
+            // SAFETY: the caller's promise.
+            return unsafe { self.transfer_by(way, direction, run) };
+        }
+        for part in run.shortened(select::ASKED_ANEW) {
+            let left = match self.way(part.len / select::OF_ASSIST.run) {
+                Way::Assist => {
+                    let parts = std::iter::once(part);
+                    let results = (direction == Direction::Read).then(|| parts.clone());
+                    let there = (&*self.segment, &self.peer);
+                    // SAFETY: the caller's promise.
+                    let left = unsafe { self.assist.ask(there, operation, parts, results)? };
+                    // The peer may have refused it: the memory may have been withdrawn since it was checked.
+                    if !left.is_empty() {
+                        check()?;
+                    }
+                    left
+                }
+                _ => vec![part],
+            };
+            for part in left {
+                // SAFETY: the caller's promise.
+                unsafe { attached::transfer_run_of(&self.peer, direction, part, run)? };
+            }
+        }
+        Ok(Ticket::DONE)
+    }
+
     /// Moves checked parts by any way other than assist.
     ///
     /// # Safety
@@ -384,18 +422,10 @@ impl Endpoint for SoftEndpoint {
         len: usize,
         at: RemoteAddress,
     ) -> Result<Ticket> {
-        let run = std::iter::once(StridedBlocks::run(local, len, at));
+        let run = StridedBlocks::run(local, len, at);
         if len > select::OF_ASSIST.run {
-            let pieces = len / select::OF_ASSIST.run;
             // SAFETY: the caller's promise.
-            let moved = unsafe { self.transfer_list(direction, pieces, run) };
-            return moved.map_err(|error| match error {
-                // It names the part that assist left.
-                Error::RemoteAccess { need, reason, .. } => {
-                    self.peer.refusal(need, at, len as u64, reason)
-                }
-                other => other,
-            });
+            return unsafe { self.transfer_long(direction, run) };
         }
         let operation = Operation::from(direction);
         self.check(at, len as u64, operation)?;
@@ -414,7 +444,7 @@ impl Endpoint for SoftEndpoint {
             way = Way::Kernel;
         }
         // SAFETY: the caller's promise.
-        unsafe { self.transfer_by(way, direction, run) }
+        unsafe { self.transfer_by(way, direction, std::iter::once(run)) }
     }
 
     unsafe fn transfer_batch(

@@ -63,6 +63,9 @@ pub(super) const OF_ASSIST: RequestSize = RequestSize {
     run: 16 << 10,
     list: 1 << 10,
 };
+/// After so many bytes of a long run, the origin looks again whether a thread polls. By the kernel, the whole may take
+/// so long that the thread that was called sleeps again at its end.
+pub(super) const ASKED_ANEW: usize = 1 << 20;
 /// Large, since each request may have to wake the agent.
 pub(super) const OF_AGENT: RequestSize = RequestSize {
     run: SLOT_BYTES,

@@ -6,7 +6,8 @@
 //! transfers, and for twice as many after each further miss, until a request is taken. Misses while a thread polls, and
 //! while one has just done so, count apart: a peer may compute and wait in turn. After some transfers by the kernel, the
 //! origin calls a thread of the peer that sleeps in a wait; this thread stays awake while requests arrive, and at most
-//! half a millisecond longer. If the peer is stopped in the middle of a copy, the origin waits for it.
+//! half a millisecond longer. A run of several MiB looks for it again after each. If the peer is stopped in the middle of
+//! a copy, the origin waits for it.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

@@ -278,6 +278,46 @@ fn a_thread_that_looks_in_passing_serves() {
 }
 
 #[test]
+fn a_thread_that_is_called_serves_the_rest_of_a_long_run() {
+    let sent = bytes(8 * select::ASKED_ANEW + 100, 5);
+    let peer = Peer::new(sent.len());
+    if !peer.attaches() {
+        return;
+    }
+    let (over, is_moving) = (AtomicBool::new(false), AtomicBool::new(false));
+    let served = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                if !peer.segment.take_call() {
+                    thread::yield_now();
+                    continue;
+                }
+                // No longer than the run of which it was called.
+                let mut assist = Assist::of_one(peer.segment.clone());
+                assist.lend();
+                let is_sure = &peer.endpoint.assist.is_sure;
+                is_sure.store(true, Ordering::Relaxed);
+                while is_moving.load(Ordering::Relaxed) {
+                    served.fetch_add(usize::from(assist.serve()), Ordering::Relaxed);
+                }
+                is_sure.store(false, Ordering::Relaxed);
+            }
+        });
+        let _ends = Ends(&over);
+        let mut rounds = 0..1000;
+        while served.load(Ordering::Relaxed) == 0 {
+            is_moving.store(true, Ordering::Relaxed);
+            peer.write(&sent, 0);
+            is_moving.store(false, Ordering::Relaxed);
+            assert_eq!(peer.look(0, sent.len()), sent);
+            assert!(rounds.next().is_some(), "nobody serves");
+        }
+    });
+    assert!(peer.all_slots_are_free());
+}
+
+#[test]
 fn pieces_of_batches_arrive_with_assist_or_without() {
     let peer = Peer::new(1 << 20);
     if !peer.attaches() {
