@@ -23,6 +23,8 @@ use crate::window::{OnTarget, Window};
 
 /// The number of bytes of mapped memory that are combined at a time, if this needs a private copy.
 const CHUNK: usize = 2 << 10;
+/// The same for sums whose old values are fetched: three parts of this length fit into a first-level cache.
+const SUMMED: usize = 16 << 10;
 
 /// A rank that has waited this long for an accumulate lock becomes the next to have it.
 const LONG: Duration = Duration::from_millis(1);
@@ -192,7 +194,7 @@ impl Work {
             return unsafe { number.add(there, self.operands, self.count) };
         }
         // A division would take as long as the addition of some hundred bytes.
-        let most = CHUNK >> number.bytes().trailing_zeros();
+        let most = SUMMED >> number.bytes().trailing_zeros();
         let mut first = 0;
         while first < self.count {
             let count = most.min(self.count - first);
