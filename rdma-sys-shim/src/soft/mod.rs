@@ -44,6 +44,7 @@ use table::RegionTable;
 use crate::cross_memory;
 use crate::device::cancellation::{Cancellation, IsAborted};
 use crate::device::combine::Combiner;
+use crate::fences::take_fences;
 use crate::provider::{self, DeviceInfo, Provider, Surroundings};
 use crate::system::{HostIdentity, random};
 use crate::{
@@ -154,6 +155,8 @@ impl SoftDevice {
         let attach = options.cross_memory && cross_memory::is_likely(launcher);
         let nonce = u64::from_ne_bytes(random()?);
         let segment = Arc::new(Segment::create(id.pid, nonce)?);
+        // Takes milliseconds if the process has several threads. Otherwise the first request would wait for it.
+        let _ = take_fences();
         Ok(Self {
             own: Arc::new(Own {
                 id,
