@@ -18,10 +18,6 @@ impl OnTarget<'_> {
         parts: &LayoutWork<'_>,
         blocks: &mut impl Iterator<Item = ElementBlock>,
     ) -> Result<(Option<ElementBlock>, Ticket)> {
-        // The single atomics of a thread without an in-flight flag would meet work on many elements in bulk mode.
-        if self.window.flags.is_some() {
-            return Ok((blocks.next(), Ticket::DONE));
-        }
         let _call = self.window.in_call(self.aim);
         let route = place.route;
         let lock = route.accumulate_lock.address();

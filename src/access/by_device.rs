@@ -118,7 +118,7 @@ impl OnTarget<'_> {
         if let Some(width) = widths.word(parts.ty, 0)
             && words().next().is_some()
         {
-            let posted = self.at_words_by_device(lock, || far.accumulate_words(width, words()));
+            let posted = far.accumulate_words(width, words());
             ticket = posted.map_err(|error| self.failed(error))?;
             self.note_posted(ticket);
         }

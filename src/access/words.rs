@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rdma_sys_shim::{Ticket, Width, fence_all};
+use rdma_sys_shim::{Width, fence_all};
 
 use super::bulk_mode::{InFlight, begin, begin_single, enter_bulk_mode, found_bulk_mode, is_off};
 use super::narrow::update_words;
@@ -14,7 +14,6 @@ use crate::datatype::BasicType;
 use crate::error::{ErrorKind, PeerError, Result};
 use crate::liveness::Awaited;
 use crate::memory::displacement::Displacement;
-use crate::memory::remote::RemoteWord;
 use crate::memory::word::SharedWord;
 use crate::window::target::{Route, Target};
 use crate::window::{OnTarget, Window};
@@ -205,26 +204,6 @@ impl OnTarget<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Posts atomics of the device to words of a target, in memory that is not mapped here. If other ranks may update
-    /// them without atomics, this takes the lock and is complete on return. Today's devices map all memory of a window
-    /// with in-flight flags, or refuse.
-    pub(super) fn at_words_by_device(
-        self,
-        lock: &RemoteWord,
-        post: impl FnOnce() -> Result<Ticket>,
-    ) -> Result<Ticket> {
-        let window = self.window;
-        if window.flags.as_ref().is_none() {
-            return post();
-        }
-        self.with_accumulate_lock(lock, || {
-            let ticket = post()?;
-            let endpoint = &*self.route()?.endpoint;
-            window.context().patience().complete(endpoint, ticket)
-        })?;
-        Ok(Ticket::DONE)
     }
 }
 

@@ -373,6 +373,7 @@ struct Agreed {
     shares_host: bool,
     atomic_domain: AtomicDomain,
     /// Whether all ranks set flags during single atomics, and whether any rank may do so in several threads at a time.
+    /// Accumulates through the device do not look at flags: memory of such a window is mapped, or refused.
     flags: bool,
     threads: bool,
     /// Whether all ranks are oversubscribed.
