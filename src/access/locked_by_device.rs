@@ -1,6 +1,7 @@
 //! Elements that are read, combined and written back through the device, under the accumulate lock.
 
 use std::cell::Cell;
+use std::mem;
 
 use rdma_sys_shim::memory::Buffer;
 use rdma_sys_shim::{Direction, Ticket};
@@ -62,32 +63,28 @@ impl Far<'_> {
     ) -> Result<()> {
         let extent = self.parts.ty.extent();
         let whole = CHUNK / extent * extent;
-        let mut chunks = cut(blocks, |_, bytes, _| whole - bytes);
-        // SAFETY: the buffer is not touched before the read has ended.
-        let begin = |blocks, buffer: &mut Buffer| unsafe { self.read(blocks, buffer, last) };
+        let chunks = cut(blocks, |_, bytes, _| whole - bytes);
+        let mut reading: Option<ReadChunk> = None;
         let mut written = [Ticket::DONE; 2];
-        let mut this = 0;
-        let first = chunks
-            .next()
-            .map(|blocks| begin(blocks, &mut buffers[this]));
-        let mut next = first.transpose()?;
-        while let Some(chunk) = next {
-            let other = 1 - this;
-            next = None;
-            if let Some(blocks) = chunks.next() {
+        for (turn, blocks) in chunks.map(Some).chain([None]).enumerate() {
+            let (this, other) = (turn % 2, 1 - turn % 2);
+            let mut next = None;
+            if let Some(blocks) = blocks {
                 // The earlier write from that buffer.
-                self.patience.release(self.endpoint, written[other])?;
-                next = Some(begin(blocks, &mut buffers[other])?);
+                self.patience.release(self.endpoint, written[this])?;
+                // SAFETY: the buffer is not touched before the read has ended.
+                next = Some(unsafe { self.read(blocks, &mut buffers[this], last)? });
             }
-            self.patience.complete(self.endpoint, chunk.read)?;
-            // SAFETY: the elements were read; those of the buffers are `parts`'. The written bytes stay
-            // until the write is released.
-            unsafe {
-                if self.combine_chunk(&chunk)? {
-                    written[this] = self.write(&chunk, last)?;
+            if let Some(chunk) = mem::replace(&mut reading, next) {
+                self.patience.complete(self.endpoint, chunk.read)?;
+                // SAFETY: the elements were read; those of the buffers are `parts`'. The written bytes stay
+                // until the write is released.
+                unsafe {
+                    if self.combine_chunk(&chunk)? {
+                        written[other] = self.write(&chunk, last)?;
+                    }
                 }
             }
-            this = other;
         }
         Ok(())
     }
@@ -104,21 +101,14 @@ impl Far<'_> {
         let there = blocks.first().map_or(0, |block| self.place(block).address);
         let base = buffer.at_least(len, there);
         let padding = self.parts.ty.extent() - self.parts.ty.true_extent();
-        // SAFETY: inside the buffer, which is the caller's promise.
-        let read = unsafe {
-            // The most frequent case needs no lists.
-            if let [block] = &*blocks {
-                let (len, at) = (block.len - padding, self.place(block));
-                self.endpoint.transfer(Direction::Read, base, len, at)?
-            } else {
-                let mut poster = self.poster(Direction::Read);
-                for (at, block) in packed(&blocks) {
-                    let there = self.place(block).address;
-                    poster.push(base.add(at), there, block.len - padding)?;
-                }
-                poster.finish()?
-            }
-        };
+        let mut poster = self.poster(Direction::Read);
+        for (at, block) in packed(&blocks) {
+            let there = self.place(block).address;
+            // SAFETY: inside the buffer, which is the caller's promise.
+            unsafe { poster.push(base.add(at), there, block.len - padding)? };
+        }
+        // SAFETY: as above.
+        let read = unsafe { poster.finish()? };
         last.set(read);
         Ok(ReadChunk { blocks, base, read })
     }
@@ -140,21 +130,13 @@ impl Far<'_> {
     /// # Safety
     /// Nobody else touches the elements until the write has ended.
     unsafe fn write(&self, chunk: &ReadChunk, last: &Cell<Ticket>) -> Result<Ticket> {
-        // SAFETY: the caller's promise, of each part.
-        let written = unsafe {
-            if let [block] = &*chunk.blocks
-                && !self.parts.ty.is_padded()
-            {
-                let at = self.place(block);
-                (self.endpoint).transfer(Direction::Write, chunk.base, block.len, at)?
-            } else {
-                let mut poster = self.poster(Direction::Write);
-                for (at, block) in packed(&chunk.blocks) {
-                    self.push_elements(&mut poster, chunk.base.add(at), block)?;
-                }
-                poster.finish()?
-            }
-        };
+        let mut poster = self.poster(Direction::Write);
+        for (at, block) in packed(&chunk.blocks) {
+            // SAFETY: the caller's promise, of each part.
+            unsafe { self.push_elements(&mut poster, chunk.base.add(at), block)? };
+        }
+        // SAFETY: as above.
+        let written = unsafe { poster.finish()? };
         last.set(last.get().max(written));
         Ok(written)
     }
