@@ -1,9 +1,7 @@
 //! The path of all accumulate operations that are more than one instruction: accumulate, get_accumulate, fetch_and_op and
 //! compare_and_swap. Contiguous elements are a layout of one run.
 
-use std::ptr;
-
-use rdma_sys_shim::{RemoteAddress, Ticket};
+use rdma_sys_shim::Ticket;
 
 use super::PROC_NULL;
 use super::bounds::{Place, check_buffer};
@@ -13,7 +11,7 @@ use super::narrow::update_words;
 use super::spot::{Spot, Use};
 use super::words::MANY;
 use super::work::Work;
-use crate::datatype::{AtomicWidths, Layout, Op, Piece, Span};
+use crate::datatype::{Layout, Op, Piece, Span};
 use crate::diagnostics::OperationKind;
 use crate::error::Result;
 use crate::memory::displacement::Displacement;
@@ -190,12 +188,8 @@ impl OnTarget<'_> {
         parts: &LayoutWork<'_>,
     ) -> Result<Ticket> {
         match spot {
-            &Spot::Mapped {
-                there, at, widths, ..
-            } => {
-                // SAFETY: what is mapped is the target's layout, which was checked.
-                unsafe { self.accumulate_in_place((there, at, widths), parts) }
-            }
+            // SAFETY: what is mapped is the target's layout, which was checked.
+            Spot::Mapped(place) => unsafe { self.accumulate_in_place(place, parts) },
             Spot::Device(place) => self.accumulate_by_device(place, parts),
             Spot::Apart(disp) => self.accumulate_apart(*disp, parts),
         }
@@ -205,9 +199,11 @@ impl OnTarget<'_> {
     /// The target's layout is mapped there.
     unsafe fn accumulate_in_place(
         self,
-        (there, far, widths): (*mut u8, RemoteAddress, AtomicWidths),
+        place: &Place<'_>,
         parts: &LayoutWork<'_>,
     ) -> Result<Ticket> {
+        let &Place { route, there, .. } = place;
+        let widths = place.widths;
         let base = there.addr() as u64;
         let at = |offset: i64| there.wrapping_offset(offset as isize);
         if widths.word(parts.ty, 0).is_some() {
@@ -250,17 +246,9 @@ impl OnTarget<'_> {
                 return Ok(Ticket::DONE);
             }
         }
-        let route = self.route()?;
         let is_other = |block: &ElementBlock| !parts.is_of_words(block, widths, base);
         if !self.locks_mapped(route) {
-            let place = Place {
-                route,
-                at: far,
-                there: ptr::null_mut(),
-                widths,
-                kept: None,
-            };
-            return self.accumulate_each(&place, parts, parts.blocks().filter(is_other));
+            return self.accumulate_each(place, parts, parts.blocks().filter(is_other));
         }
         self.with_accumulate_lock(&route.accumulate_lock, || {
             for block in parts.blocks().filter(is_other) {

@@ -21,7 +21,7 @@ pub(crate) struct Place<'w> {
     /// The elements that single atomics update there.
     pub(crate) widths: AtomicWidths,
     /// Keeps an attached region mapped.
-    pub(super) kept: Option<KeptMapped<'w>>,
+    pub(super) _kept: Option<KeptMapped<'w>>,
 }
 
 impl<'w> OnTarget<'w> {
@@ -47,7 +47,7 @@ impl<'w> OnTarget<'w> {
                 at: route.region.at(offset.0),
                 there: mapped_at(route, offset, span),
                 widths: self.target.widths(),
-                kept: None,
+                _kept: None,
             }),
             None => Err(self.outside(disp, unit, span, route.size)),
         }
@@ -100,7 +100,7 @@ impl<'w> OnTarget<'w> {
             at: found.at.moved(span.lo.wrapping_neg()),
             there,
             widths: (self.window.atomic_widths).where_atomic(found.has_atomics),
-            kept: Some(found.kept),
+            _kept: Some(found.kept),
         })
     }
 }

@@ -18,7 +18,7 @@ impl Spot<'_> {
     /// accumulate lock at once, or have padding.
     pub(super) fn takes_blocks(&self, ty: BasicType) -> bool {
         match self {
-            Spot::Mapped { widths, .. } => widths.word(ty, 0).is_some(),
+            Spot::Mapped(place) => place.widths.word(ty, 0).is_some(),
             Spot::Device(_) | Spot::Apart(_) => !ty.is_padded(),
         }
     }
@@ -26,7 +26,7 @@ impl Spot<'_> {
     /// The address at which the target's layout is placed.
     fn base(&self) -> u64 {
         match self {
-            Spot::Mapped { there, .. } => there.addr() as u64,
+            Spot::Mapped(place) => place.there.addr() as u64,
             Spot::Device(place) => place.at.address,
             Spot::Apart(disp) => disp.0,
         }

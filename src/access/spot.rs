@@ -1,6 +1,6 @@
 //! Where a target's layout is placed.
 
-use rdma_sys_shim::{Direction, RemoteAddress, Via};
+use rdma_sys_shim::{Direction, Via};
 
 use super::bounds::Place;
 use super::put_get::{is_in_place, kind};
@@ -8,18 +8,12 @@ use crate::datatype::{AtomicWidths, BasicType, Piece, Span, Together};
 use crate::diagnostics::OperationKind;
 use crate::error::Result;
 use crate::memory::displacement::Displacement;
+use crate::window::OnTarget;
 use crate::window::target::{Route, Target};
-use crate::window::{KeptMapped, OnTarget};
 
 pub(super) enum Spot<'w> {
     /// The whole layout is mapped while this exists, and accessed there.
-    Mapped {
-        /// The address at which the layout is placed, and the target's for the device.
-        there: *mut u8,
-        at: RemoteAddress,
-        widths: AtomicWidths,
-        _kept: Option<KeptMapped<'w>>,
-    },
+    Mapped(Place<'w>),
     /// It has to be accessed through the device.
     Device(Place<'w>),
     /// It is placed here, and has data in several regions.
@@ -103,12 +97,13 @@ impl<'w> OnTarget<'w> {
         let (widths, route) = (self.target.widths(), self.route()?);
         match self.target.reach_span(disp, span) {
             // Mapped until the window is freed.
-            Some(there) if self.stays_in_place(usage, widths, route) => Ok(Spot::Mapped {
-                there,
+            Some(there) if self.stays_in_place(usage, widths, route) => Ok(Spot::Mapped(Place {
+                route,
                 at: route.region.at(self.offset(disp).0),
+                there,
                 widths,
                 _kept: None,
-            }),
+            })),
             _ => self.find(disp, span, far, usage),
         }
     }
@@ -141,18 +136,13 @@ impl<'w> OnTarget<'w> {
                 return Ok(Spot::Apart(disp));
             }
         };
-        let (there, widths) = (place.there, place.widths);
-        let is_mapped = !there.is_null() && self.stays_in_place(usage, widths, place.route);
+        let is_mapped =
+            !place.there.is_null() && self.stays_in_place(usage, place.widths, place.route);
         if self.window.counters.is_some() {
             self.count_layout(&place, is_mapped, span, far, usage);
         }
         Ok(match is_mapped {
-            true => Spot::Mapped {
-                there,
-                at: place.at,
-                widths,
-                _kept: place.kept,
-            },
+            true => Spot::Mapped(place),
             false => Spot::Device(place),
         })
     }

@@ -101,9 +101,9 @@ impl OnTarget<'_> {
         pieces: [&Piece; 2],
     ) -> Result<Ticket> {
         let place = match spot {
-            Spot::Mapped { there, .. } => {
+            Spot::Mapped(place) => {
                 // SAFETY: `origin` is the caller's promise; the target's layout is mapped there.
-                unsafe { copy_layouts(direction, origin, *there, pieces) };
+                unsafe { copy_layouts(direction, origin, place.there, pieces) };
                 self.target.set_dirty();
                 return Ok(Ticket::DONE);
             }
