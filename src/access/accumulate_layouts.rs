@@ -1,6 +1,8 @@
 //! The path of all accumulate operations that are more than one instruction: accumulate, get_accumulate, fetch_and_op and
 //! compare_and_swap. Contiguous elements are a layout of one run.
 
+use std::iter;
+
 use rdma_sys_shim::Ticket;
 
 use super::PROC_NULL;
@@ -18,8 +20,9 @@ use crate::memory::displacement::Displacement;
 use crate::terms::Aim;
 use crate::window::{OnTarget, Window};
 
-/// The number of blocks of few words that are updated before a check for a block of many words.
-const AT_A_TIME: usize = 256;
+/// The number of words, or blocks of few words, that are updated before a check for work on many, or for another rank
+/// that waits for the lock.
+pub(super) const AT_A_TIME: usize = 256;
 
 impl Window {
     /// Carries out work at a displacement of a target, by the path for its elements. Releasing or completing the
@@ -175,32 +178,38 @@ impl OnTarget<'_> {
         if parts.is_nothing() {
             return Ok(Ticket::DONE);
         }
-        match parts.cuts_runs() && spot.takes_blocks(parts.ty) {
-            true => self.accumulate_runs(spot, parts),
-            false => self.accumulate_blocks(spot, parts),
+        match parts.as_block() {
+            _ if parts.cuts_runs() && spot.takes_blocks(parts.ty) => {
+                self.accumulate_runs(spot, parts)
+            }
+            // A walk would take longer than a small accumulate by the device.
+            Some(block) => self.accumulate_blocks(spot, parts, || iter::once(block)),
+            None => self.accumulate_blocks(spot, parts, || parts.blocks()),
         }
     }
 
-    /// As [`OnTarget::accumulate_pieces`], block by block of all layouts.
-    pub(super) fn accumulate_blocks(
+    /// Carries out some blocks of the work, which are those of checked elements.
+    pub(super) fn accumulate_blocks<I: Iterator<Item = ElementBlock>>(
         self,
         spot: &Spot<'_>,
         parts: &LayoutWork<'_>,
+        blocks: impl Fn() -> I,
     ) -> Result<Ticket> {
         match spot {
             // SAFETY: what is mapped is the target's layout, which was checked.
-            Spot::Mapped(place) => unsafe { self.accumulate_in_place(place, parts) },
-            Spot::Device(place) => self.accumulate_by_device(place, parts),
-            Spot::Apart(disp) => self.accumulate_apart(*disp, parts),
+            Spot::Mapped(place) => unsafe { self.accumulate_in_place(place, parts, blocks) },
+            Spot::Device(place) => self.accumulate_by_device(place, parts, blocks()),
+            Spot::Apart(disp) => self.accumulate_apart(*disp, parts, blocks()),
         }
     }
 
     /// # Safety
-    /// The target's layout is mapped there.
-    unsafe fn accumulate_in_place(
+    /// The target's elements are mapped there.
+    unsafe fn accumulate_in_place<I: Iterator<Item = ElementBlock>>(
         self,
         place: &Place<'_>,
         parts: &LayoutWork<'_>,
+        blocks: impl Fn() -> I,
     ) -> Result<Ticket> {
         let &Place { route, there, .. } = place;
         let widths = place.widths;
@@ -211,8 +220,8 @@ impl OnTarget<'_> {
             let word = |block: &ElementBlock| {
                 widths.word(parts.ty, base.wrapping_add_signed(block.target))
             };
-            let mut blocks = parts.blocks();
-            let mut next = blocks.next();
+            let mut walk = blocks();
+            let mut next = walk.next();
             while let Some(block) = next {
                 let work = parts.work(&block);
                 if work.count >= MANY
@@ -220,7 +229,7 @@ impl OnTarget<'_> {
                 {
                     // SAFETY: the caller's promise; aligned, as `word` says.
                     unsafe { self.accumulate_words(at(block.target), width, &work)? };
-                    next = blocks.next();
+                    next = walk.next();
                     continue;
                 }
                 self.at_words(1, |_| {
@@ -235,7 +244,7 @@ impl OnTarget<'_> {
                             },
                             None => all = false,
                         }
-                        next = blocks.next();
+                        next = walk.next();
                     }
                 })?;
             }
@@ -248,10 +257,10 @@ impl OnTarget<'_> {
         }
         let is_other = |block: &ElementBlock| !parts.is_of_words(block, widths, base);
         if !self.locks_mapped(route) {
-            return self.accumulate_each(place, parts, parts.blocks().filter(is_other));
+            return self.accumulate_by_device(place, parts, blocks().filter(is_other));
         }
         self.with_accumulate_lock(&route.accumulate_lock, || {
-            for block in parts.blocks().filter(is_other) {
+            for block in blocks().filter(is_other) {
                 // SAFETY: the caller's promise; the lock is held.
                 unsafe { parts.work(&block).combine_in_place(at(block.target)) };
             }

@@ -4,7 +4,7 @@
 
 use rdma_sys_shim::{Direction, Ticket};
 
-use super::layout_work::LayoutWork;
+use super::layout_work::{ElementBlock, LayoutWork};
 use crate::datatype::{BasicType, Piece, Together};
 use crate::error::{Error, ErrorKind, Misuse, Result};
 use crate::memory::displacement::{Address, Displacement};
@@ -100,9 +100,10 @@ impl OnTarget<'_> {
         self,
         disp: Displacement,
         parts: &LayoutWork<'_>,
+        blocks: impl Iterator<Item = ElementBlock>,
     ) -> Result<Ticket> {
         let mut last = Ticket::DONE;
-        for block in parts.blocks() {
+        for block in blocks {
             let bytes = (self.block_at(disp, block.target), block.len as u64);
             last = self.each_part(last, bytes, parts.ty, |at, part, len| {
                 let work = parts.work(&block.part(at as usize, len as usize));

@@ -3,8 +3,6 @@
 //! after everything that was posted before them, which keeps accumulates in order. All other elements are combined under
 //! the accumulate lock: see `locked_by_device`.
 
-use std::iter;
-
 use rdma_sys_shim::{
     BatchError, Direction, Endpoint, Fetch, LocalPiece, RemoteAddress, RemoteRun, Ticket,
     TransferBatch, Update, Width,
@@ -34,18 +32,6 @@ impl OnTarget<'_> {
     /// then the others under the accumulate lock. Different elements of one operation are not ordered. An element that
     /// occurs several times gets all its operands, in their order.
     pub(super) fn accumulate_by_device(
-        self,
-        place: &Place<'_>,
-        parts: &LayoutWork<'_>,
-    ) -> Result<Ticket> {
-        match parts.as_block() {
-            Some(block) => self.accumulate_each(place, parts, iter::once(block)),
-            None => self.accumulate_each(place, parts, parts.blocks()),
-        }
-    }
-
-    /// As [`OnTarget::accumulate_by_device`], for some blocks of the work.
-    pub(super) fn accumulate_each(
         self,
         place: &Place<'_>,
         parts: &LayoutWork<'_>,

@@ -5,16 +5,16 @@
 //! Otherwise the list is divided by target, and each target's part is posted together.
 
 use rdma_sys_shim::memory::prefetch_for_write;
-use rdma_sys_shim::{Direction, Via, Width};
+use rdma_sys_shim::{Direction, Width};
 
 use super::PROC_NULL;
+use super::accumulate_layouts::AT_A_TIME;
 use super::bounds::{byte_len, null_buffer};
 use super::elementwise::{self, Fetching};
 use super::layout_work::{ElementBlock, LayoutWork};
 use super::narrow::update_words;
 use super::post::Poster;
-use super::put_get::{is_in_place, kind};
-use super::spot::Use;
+use super::spot::{Spot, Use};
 use super::work::Work;
 use crate::datatype::{AtomicWidths, BasicType, Op, Piece, Span};
 use crate::diagnostics::OperationKind;
@@ -23,10 +23,6 @@ use crate::memory::displacement::{Displacement, Offset};
 use crate::terms::Aim;
 use crate::window::target::Target;
 use crate::window::{OnTarget, Window};
-
-/// The number of elements that are updated before a check for work on many elements, or for another rank that waits for
-/// the lock.
-const AT_A_TIME: usize = 256;
 
 /// The number of elements ahead for which cache lines are prefetched during updates.
 const AHEAD: usize = 24;
@@ -419,14 +415,14 @@ impl Window {
 }
 
 impl OnTarget<'_> {
-    /// The offset in the target's memory of a place that was checked. Not for dynamic windows.
+    /// The offset in the target's memory of a place that was checked; in a dynamic window, its address.
     pub(super) fn offset(self, disp: Displacement) -> Offset {
         Offset(disp.0.wrapping_mul(self.target.unit()))
     }
 
-    fn count_list(self, kind: OperationKind, via: impl Fn() -> Via, count: usize, bytes: usize) {
-        for _ in 0..count {
-            self.count(kind, &via, bytes as u64);
+    fn count_list(self, spot: &Spot<'_>, usage: Use, list: &[usize], bytes: usize) {
+        for _ in list {
+            self.count_at(spot, usage, bytes as u64);
         }
     }
 
@@ -442,42 +438,44 @@ impl OnTarget<'_> {
         list: &[usize],
         places: Places<'_>,
     ) -> Result<()> {
-        let route = self.route()?;
-        let here = |index: usize| origin.wrapping_add(index * len);
-        let disp = |index: usize| Displacement(places[index].1 as u64);
-        if route.attached.is_some() {
-            return list.iter().try_for_each(|&index| {
-                let (here, disp) = (here(index), disp(index));
-                // SAFETY: the caller's promise.
-                unsafe { (self.window).transfer(self.aim, direction, here, len, disp) }.map(drop)
-            });
-        }
-        let in_place = is_in_place(direction, self.target);
-        let patience = self.window.context().patience();
-        let mut poster = Poster::new(&*route.endpoint, patience, direction, route.region.rkey);
-        let mut copied = 0;
-        for &index in list {
-            let offset = self.offset(disp(index));
-            let there = route.mapped.at(offset, len as u64);
-            // SAFETY: the caller's promise; the place is mapped, or the device checks it.
-            unsafe {
-                if in_place && !there.is_null() {
-                    direction.copy(here(index), there, len);
-                    copied += 1;
-                } else {
-                    let at = route.region.at(offset.0);
-                    let pushed = poster.push(here(index), at.address, len);
-                    pushed.map_err(|error| self.failed(error))?;
+        let usage = Use::Moved(direction);
+        let spot = self.spot_of_list(usage)?;
+        self.count_list(&spot, usage, list, len);
+        let elements = list.iter().map(|&index| {
+            let disp = Displacement(places[index].1 as u64);
+            (origin.wrapping_add(index * len), disp)
+        });
+        match &spot {
+            Spot::Mapped(place) => {
+                for (here, disp) in elements {
+                    let there = place.there.wrapping_add(self.offset(disp).0 as usize);
+                    // SAFETY: the caller's promise; all of the target's memory is mapped there.
+                    unsafe { direction.copy(here, there, len) };
+                }
+                self.target.set_dirty();
+            }
+            Spot::Device(place) => {
+                let (endpoint, patience) =
+                    (&*place.route.endpoint, self.window.context().patience());
+                let mut poster = Poster::new(endpoint, patience, direction, place.at.rkey);
+                let post = || {
+                    for (here, disp) in elements {
+                        let address = place.at.address.wrapping_add(self.offset(disp).0);
+                        // SAFETY: the caller's promise.
+                        unsafe { poster.push(here, address, len)? };
+                    }
+                    // SAFETY: as above.
+                    unsafe { poster.finish() }
+                };
+                self.note_posted(post().map_err(|error| self.failed(error))?);
+            }
+            Spot::Apart(_) => {
+                for (here, disp) in elements {
+                    // SAFETY: the caller's promise.
+                    unsafe { (self.window).transfer(self.aim, direction, here, len, disp)? };
                 }
             }
         }
-        let (kind, others) = (kind(direction), list.len() - copied);
-        self.count_list(kind, || Via::Mapped, copied, len);
-        self.count_list(kind, || route.via(false), others, len);
-        self.target.set_dirty();
-        // SAFETY: as above.
-        let posted = unsafe { poster.finish() };
-        self.note_posted(posted.map_err(|error| self.failed(error))?);
         Ok(())
     }
 
@@ -491,73 +489,25 @@ impl OnTarget<'_> {
         list: &[usize],
         places: Places<'_>,
     ) -> Result<()> {
-        let (ty, extent) = (work.ty, work.ty.extent());
-        let one = |index: usize| work.part(index * extent, 1);
-        let disp = |index: usize| Displacement(places[index].1 as u64);
-        let route = self.route()?;
-        if route.attached.is_some() {
-            return list.iter().try_for_each(|&index| {
-                // SAFETY: the caller's promise.
-                unsafe { (self.window).carry_out(self.aim, disp(index), &one(index)) }.map(drop)
-            });
-        }
-        let place = self.place(Displacement(0), Span::of(0))?;
-        let widths = place.widths;
-        let in_place = widths.are_accumulated_in_place(ty);
-        let locks_mapped = self.locks_mapped(route);
-        let sum = work.summed().filter(|_| work.result.is_null());
-        let (mut words, mut others, mut far) = (Vec::new(), Vec::new(), Vec::new());
-        for some in list.chunks(AT_A_TIME) {
-            for &index in some {
-                let offset = self.offset(disp(index));
-                let there = route.mapped.at(offset, ty.true_extent() as u64);
-                match widths.word(ty, there.addr() as u64) {
-                    _ if there.is_null() || !in_place => far.push(index),
-                    Some(width) => words.push((index, there, width)),
-                    None if locks_mapped => others.push((index, there)),
-                    None => far.push(index),
-                }
-            }
-            if !words.is_empty() {
-                self.at_words(1, |_| {
-                    for (index, there, width) in words.drain(..) {
-                        // SAFETY: the caller's promise; an aligned word of mapped memory.
-                        unsafe { update_words(there, width, &one(index)) };
-                    }
-                })?;
-            }
-            if !others.is_empty() {
-                self.with_accumulate_lock(&route.accumulate_lock, || {
-                    for (index, there) in others.drain(..) {
-                        // SAFETY: the caller's promise; the element is mapped, and the lock is held.
-                        unsafe {
-                            match sum {
-                                Some(number) => {
-                                    number.add(there, work.operands.add(index * extent), 1);
-                                }
-                                None => one(index).combine_in_place(there),
-                            }
-                        }
-                    }
-                    Ok(())
-                })?;
-            }
-        }
-        self.target.set_dirty();
-        let bytes = ty.true_extent();
-        self.count_list(work.kind, || Via::Mapped, list.len() - far.len(), bytes);
-        let by_atomics = widths.word(ty, place.at.address).is_some();
-        self.count_list(work.kind, || route.via(by_atomics), far.len(), bytes);
-        if far.is_empty() {
-            return Ok(());
-        }
+        let &Work { ty, kind, .. } = work;
+        let (extent, usage) = (ty.extent(), Use::Accumulated { ty, kind });
+        let spot = self.spot_of_list(usage)?;
+        self.count_list(&spot, usage, list, ty.true_extent());
         let run = Piece::run(0, (work.count * extent) as u64);
         // SAFETY: the caller's promise.
         let parts = unsafe { LayoutWork::of(work, &run, &run) };
-        let blocks = far.iter().map(|&index| {
-            let target = self.offset(disp(index)).0 as i64;
+        let block = |&index: &usize| {
+            let target = self.offset(Displacement(places[index].1 as u64)).0 as i64;
             ElementBlock::of(index * extent, target, extent)
-        });
-        self.accumulate_each(&place, &parts, blocks).map(drop)
+        };
+        let at_a_time = match spot {
+            // Other ranks get the lock in between.
+            Spot::Mapped(_) => AT_A_TIME,
+            Spot::Device(_) | Spot::Apart(_) => list.len(),
+        };
+        list.chunks(at_a_time).try_for_each(|some| {
+            let blocks = || some.iter().map(block);
+            self.accumulate_blocks(&spot, &parts, blocks).map(drop)
+        })
     }
 }

@@ -162,7 +162,7 @@ impl<'a> LayoutWork<'a> {
         }
     }
 
-    /// All of the work, if it is one block: a walk would take longer than a small accumulate by the device.
+    /// All of the work, if it is one block.
     pub(super) fn as_block(&self) -> Option<ElementBlock> {
         let [operands, result, target] = self.layouts;
         let len = (operands.as_run()?)

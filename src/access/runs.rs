@@ -45,7 +45,7 @@ impl OnTarget<'_> {
                 let dense = Piece::run(0, (work.count * parts.ty.size()) as u64);
                 // SAFETY: the copies stay until all is complete.
                 let gathered = unsafe { LayoutWork::of(work, &dense, &runs) };
-                let ticket = self.accumulate_blocks(spot, &gathered)?;
+                let ticket = self.accumulate_blocks(spot, &gathered, || gathered.blocks())?;
                 let endpoint = &*self.route()?.endpoint;
                 let complete = self.window.context().patience().complete(endpoint, ticket);
                 complete.map_err(|error| self.failed(error))

@@ -136,26 +136,34 @@ impl<'w> OnTarget<'w> {
                 return Ok(Spot::Apart(disp));
             }
         };
-        let is_mapped =
-            !place.there.is_null() && self.stays_in_place(usage, place.widths, place.route);
+        let spot = self.spot_at(place, usage);
         if self.window.counters.is_some() {
-            self.count_layout(&place, is_mapped, span, far, usage);
+            self.count_layout(&spot, span, far, usage);
         }
-        Ok(match is_mapped {
+        Ok(spot)
+    }
+
+    /// How to access a place.
+    #[inline]
+    fn spot_at(self, place: Place<'w>, usage: Use) -> Spot<'w> {
+        match !place.there.is_null() && self.stays_in_place(usage, place.widths, place.route) {
             true => Spot::Mapped(place),
             false => Spot::Device(place),
-        })
+        }
+    }
+
+    /// How to access the elements of a list that were checked, placed at displacement 0. In a dynamic window, each may be
+    /// in another region.
+    pub(super) fn spot_of_list(self, usage: Use) -> Result<Spot<'w>> {
+        let (first, route) = (Displacement(0), self.route()?);
+        match route.attached {
+            Some(_) => Ok(Spot::Apart(first)),
+            None => Ok(self.spot_at(self.place(first, Span::of(route.size))?, usage)),
+        }
     }
 
     #[cold]
-    fn count_layout(
-        self,
-        place: &Place<'_>,
-        is_mapped: bool,
-        span: Span,
-        far: Option<&Piece>,
-        usage: Use,
-    ) {
+    fn count_layout(self, spot: &Spot<'_>, span: Span, far: Option<&Piece>, usage: Use) {
         let bytes = match far {
             // Without the padding after the last element.
             Some(far) if far.as_run().is_none() => {
@@ -163,13 +171,20 @@ impl<'w> OnTarget<'w> {
             }
             _ => span.bytes(),
         };
-        if bytes == 0 {
-            return;
+        if bytes > 0 {
+            self.count_at(spot, usage, bytes);
         }
-        let via = || match is_mapped {
-            true => Via::Mapped,
-            false => place.route.via(usage.is_atomic(place)),
-        };
-        self.count(usage.kind(), via, bytes);
+    }
+
+    /// Counts an operation of so many bytes. Each part of one in several regions is counted by itself.
+    pub(super) fn count_at(self, spot: &Spot<'_>, usage: Use, bytes: u64) {
+        match spot {
+            Spot::Mapped(_) => self.count(usage.kind(), || Via::Mapped, bytes),
+            Spot::Device(place) => {
+                let via = || place.route.via(usage.is_atomic(place));
+                self.count(usage.kind(), via, bytes);
+            }
+            Spot::Apart(_) => {}
+        }
     }
 }
