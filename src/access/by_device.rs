@@ -3,10 +3,7 @@
 //! after everything that was posted before them, which keeps accumulates in order. All other elements are combined under
 //! the accumulate lock: see `locked_by_device`.
 
-use rdma_sys_shim::{
-    BatchError, Direction, Endpoint, Fetch, LocalPiece, RemoteAddress, RemoteRun, Ticket,
-    TransferBatch, Update, Width,
-};
+use rdma_sys_shim::{Direction, Endpoint, Fetch, RemoteAddress, Ticket, Update, Width};
 
 use super::bounds::Place;
 use super::layout_work::{ElementBlock, LayoutWork, without_repeats};
@@ -23,9 +20,6 @@ const CHAIN: usize = 64;
 
 /// The number of elements that are looked at together for repeated ones.
 const DIVIDED: usize = 1 << 16;
-
-/// The number of words, or runs of them, that are posted together if nothing is fetched.
-const TOGETHER: usize = 1024;
 
 impl OnTarget<'_> {
     /// Has a thread of the target do the work, or else does it by the device: first updates the elements for single atomics,
@@ -185,44 +179,17 @@ impl Far<'_> {
         update: Update,
         blocks: impl Iterator<Item = (ElementBlock, Width)>,
     ) -> Result<Ticket> {
-        let (mut runs, mut pieces, mut last) = (Vec::new(), Vec::new(), Ticket::DONE);
-        let mut blocks = blocks.peekable();
-        while let Some((block, width)) = blocks.next() {
-            let (at, values) = (self.place(&block), self.parts.work(&block).operands);
-            if runs.is_empty() && blocks.peek().is_none() {
-                let count = block.len / width.bytes();
-                // SAFETY: the buffers of `parts`.
-                let posted =
-                    unsafe { (self.endpoint).update_each(at, width, update, values, count) };
-                return match posted {
-                    Ok(ticket) => Ok(last.max(ticket)),
-                    Err(error) => self.after(last, error.into()),
-                };
+        let mut poster = self.poster(Direction::Write);
+        for (block, width) in blocks {
+            let values = self.parts.work(&block).operands.cast_mut();
+            // SAFETY: the buffers of `parts`, which are only read.
+            unsafe {
+                poster.turn_to(update, width)?;
+                poster.push(values, self.place(&block).address, block.len)?;
             }
-            runs.push(RemoteRun { at, pieces: 1 });
-            pieces.push(LocalPiece {
-                base: values.cast_mut(),
-                len: block.len,
-            });
-            let goes_on = blocks.peek().is_some_and(|&(_, next)| next == width);
-            if goes_on && runs.len() < TOGETHER {
-                continue;
-            }
-            let batch = TransferBatch {
-                runs: &runs,
-                pieces: &pieces,
-            };
-            // SAFETY: the buffers of `parts`.
-            match unsafe { self.endpoint.update_batch(width, update, &batch) } {
-                Ok(ticket) => last = last.max(ticket),
-                Err(BatchError { posted, error }) => {
-                    return self.after(last.max(posted), error.into());
-                }
-            }
-            runs.clear();
-            pieces.clear();
         }
-        Ok(last)
+        // SAFETY: as above.
+        unsafe { poster.finish() }
     }
 
     /// Operations whose old values are needed. If the result has space for eight bytes, the device stores them there,

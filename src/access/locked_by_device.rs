@@ -141,7 +141,7 @@ impl Far<'_> {
         Ok(written)
     }
 
-    fn poster(&self, direction: Direction) -> Poster<'_> {
+    pub(super) fn poster(&self, direction: Direction) -> Poster<'_> {
         Poster::new(self.endpoint, self.patience, direction, self.at.rkey)
     }
 

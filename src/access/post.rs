@@ -2,7 +2,7 @@
 
 use rdma_sys_shim::{
     BatchError, Direction, Endpoint, LocalPiece, RemoteAddress, RemoteRun, StridedBlocks, Ticket,
-    TransferBatch,
+    TransferBatch, Update, Width,
 };
 
 use crate::error::Result;
@@ -20,6 +20,8 @@ pub(super) struct Poster<'w> {
     endpoint: &'w dyn Endpoint,
     patience: Patience,
     direction: Direction,
+    /// If pieces are not transferred, but used for updates of words.
+    update: Option<(Update, Width)>,
     rkey: u64,
     runs: Vec<RemoteRun>,
     pieces: Vec<LocalPiece>,
@@ -39,12 +41,27 @@ impl<'w> Poster<'w> {
             endpoint,
             patience,
             direction,
+            update: None,
             rkey,
             runs: Vec::new(),
             pieces: Vec::new(),
             end: 0,
             posted: Ticket::DONE,
         }
+    }
+
+    /// Uses pieces for updates of words of this width from now on.
+    ///
+    /// # Safety
+    /// As for [`Poster::push`], for all that was pushed.
+    pub(super) unsafe fn turn_to(&mut self, update: Update, width: Width) -> Result<()> {
+        let update = Some((update, width));
+        if self.update != update {
+            // SAFETY: the caller's promise.
+            unsafe { self.post()? };
+            self.update = update;
+        }
+        Ok(())
     }
 
     /// Adds blocks. They may be the only ones.
@@ -72,7 +89,7 @@ impl<'w> Poster<'w> {
     /// Adds `len` bytes at `here` and, at the target, at `address`.
     ///
     /// # Safety
-    /// The bytes here are readable (for a put) or writable (for a get), and no other code accesses bytes that are
+    /// The bytes here are readable, or writable for a get, and no other code accesses bytes that are
     /// written, until the operation is complete or has failed.
     pub(super) unsafe fn push(&mut self, here: *mut u8, address: u64, len: usize) -> Result<()> {
         if self.pieces.len() == MOST {
@@ -122,13 +139,14 @@ impl<'w> Poster<'w> {
         };
         // SAFETY: the caller's promise.
         let posted = unsafe {
-            match batch.pieces {
-                &[LocalPiece { base, len }] => {
+            match (self.update, batch.pieces) {
+                (Some((update, width)), _) => self.endpoint.update_batch(width, update, &batch),
+                (None, &[LocalPiece { base, len }]) => {
                     let at = batch.runs[0].at;
                     let posted = self.endpoint.transfer(self.direction, base, len, at);
                     posted.map_err(BatchError::from)
                 }
-                _ => self.endpoint.transfer_batch(self.direction, &batch),
+                (None, _) => self.endpoint.transfer_batch(self.direction, &batch),
             }
         };
         self.runs.clear();
