@@ -8,9 +8,8 @@ use rdma_sys_shim::{Direction, Endpoint, Fetch, RemoteAddress, Ticket, Update, W
 use super::bounds::Place;
 use super::layout_work::{ElementBlock, LayoutWork, without_repeats};
 use super::whole_words::{go_together, words};
-use super::work::Work;
 use crate::datatype::{Op, combine_word};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::memory::remote::behind_stores;
 use crate::wait::Patience;
 use crate::window::OnTarget;
@@ -134,11 +133,8 @@ pub(super) struct Far<'w> {
     pub(super) parts: &'w LayoutWork<'w>,
 }
 
-/// A block that one atomic updates.
-struct DeviceWord {
-    block: ElementBlock,
-    width: Width,
-}
+/// A block, and the width of the words in it. In a chain, a block is one word.
+type WordBlock = (ElementBlock, Width);
 
 impl Far<'_> {
     #[inline]
@@ -162,11 +158,8 @@ impl Far<'_> {
         self.update_or_fetch(wide)
     }
 
-    /// As [`Far::accumulate_words`], with the width of the words in each block.
-    fn update_or_fetch(
-        &self,
-        blocks: impl Iterator<Item = (ElementBlock, Width)>,
-    ) -> Result<Ticket> {
+    /// As [`Far::accumulate_words`], of blocks with words of several widths.
+    fn update_or_fetch(&self, blocks: impl Iterator<Item = WordBlock>) -> Result<Ticket> {
         match (self.parts.op, self.parts.fetches()) {
             (Op::Sum, false) => self.update(Update::Add, blocks),
             (Op::Replace, false) => self.update(Update::Store, blocks),
@@ -174,11 +167,7 @@ impl Far<'_> {
         }
     }
 
-    fn update(
-        &self,
-        update: Update,
-        blocks: impl Iterator<Item = (ElementBlock, Width)>,
-    ) -> Result<Ticket> {
+    fn update(&self, update: Update, blocks: impl Iterator<Item = WordBlock>) -> Result<Ticket> {
         let mut poster = self.poster(Direction::Write);
         for (block, width) in blocks {
             let values = self.parts.work(&block).operands.cast_mut();
@@ -194,33 +183,26 @@ impl Far<'_> {
 
     /// Operations whose old values are needed. If the result has space for eight bytes, the device stores them there,
     /// and a later synchronisation waits for that. The other words are complete on return; they are posted in chains.
-    fn fetch(&self, blocks: impl Iterator<Item = (ElementBlock, Width)>) -> Result<Ticket> {
-        let mut chain = Vec::new();
-        let mut last = Ticket::DONE;
-        for (block, width) in blocks {
+    fn fetch(&self, mut blocks: impl Iterator<Item = WordBlock>) -> Result<Ticket> {
+        let (mut chain, mut last) = (Vec::new(), Ticket::DONE);
+        let posted = blocks.try_for_each(|(block, width)| {
             for start in (0..block.len).step_by(width.bytes()) {
-                let block = block.part(start, width.bytes());
-                let word = DeviceWord { block, width };
-                let result = self.parts.work(&block).result.cast::<u64>();
-                // SAFETY: one element of the buffers of `parts`.
-                let posted = unsafe {
-                    if self.is_one_atomic() && width == Width::W8 && result.is_aligned() {
-                        self.post(&word, result)
-                    } else {
-                        chain.push(word);
-                        self.fetch_chain(&mut chain, CHAIN)
-                    }
-                };
-                match posted {
-                    Ok(ticket) => last = last.max(ticket),
-                    Err(error) => return self.after(last, error),
+                let word = (block.part(start, width.bytes()), width);
+                let result = self.parts.work(&word.0).result.cast::<u64>();
+                if self.is_one_atomic() && width == Width::W8 && result.is_aligned() {
+                    // SAFETY: one element of the buffers of `parts`.
+                    last = last.max(unsafe { self.post(&word, 0, result)? });
+                } else {
+                    chain.push(word);
+                    self.fetch_chain(&mut chain, CHAIN)?;
                 }
             }
-        }
-        match self.fetch_chain(&mut chain, 1) {
-            Ok(_) => Ok(last),
-            Err(error) => self.after(last, error),
-        }
+            Ok(())
+        });
+        let fetched = posted.and_then(|()| self.fetch_chain(&mut chain, 1));
+        // After a failure, the caller may reuse the result.
+        fetched.inspect_err(|_| drop(self.patience.complete(self.endpoint, last)))?;
+        Ok(last)
     }
 
     /// Whether the operation is a compare-and-swap, or an addition can do it.
@@ -229,138 +211,97 @@ impl Far<'_> {
     }
 
     /// If the chain has at least `least` words, carries out the work on them and empties it. Complete on return.
-    fn fetch_chain(&self, chain: &mut Vec<DeviceWord>, least: usize) -> Result<Ticket> {
+    fn fetch_chain(&self, chain: &mut Vec<WordBlock>, least: usize) -> Result<()> {
         if chain.len() < least {
-            return Ok(Ticket::DONE);
+            return Ok(());
         }
-        let old = match self.is_one_atomic() {
-            true => self.post_each(chain)?,
-            false => self.swap_until_done(chain)?,
-        };
+        let old = self.update_chain(chain)?;
         if self.parts.fetches() {
-            for (word, &old) in chain.iter().zip(&old) {
+            for ((block, width), &old) in chain.iter().zip(&old) {
                 // SAFETY: one element of the result.
-                unsafe { word.width.store(self.parts.work(&word.block).result, old) };
+                unsafe { width.store(self.parts.work(block).result, old) };
             }
         }
         chain.clear();
-        Ok(Ticket::DONE)
+        Ok(())
     }
 
-    /// One atomic of the device for each of at most [`CHAIN`] words; returns the previous values.
-    fn post_each(&self, chain: &[DeviceWord]) -> Result<[u64; CHAIN]> {
-        let mut found = [0; CHAIN];
-        let words = chain.iter().zip(&mut found);
-        // SAFETY: a local array; every operation is waited for, also after a failure.
-        let last = self.last_of(words.map(|(word, old)| unsafe { self.post(word, old) }))?;
-        self.patience.complete(self.endpoint, last)?;
-        Ok(found)
+    /// Updates at most [`CHAIN`] words, and returns the previous values: by one atomic for each, or else by
+    /// compare-and-swap with the last value seen, for all of them at once.
+    fn update_chain(&self, chain: &[WordBlock]) -> Result<[u64; CHAIN]> {
+        let at_once = self.is_one_atomic();
+        let mut held = match at_once {
+            true => [0; CHAIN],
+            false => self.guess(chain)?,
+        };
+        let mut open = [true; CHAIN];
+        while open[..chain.len()].contains(&true) {
+            let (mut found, mut last) = (held, Ticket::DONE);
+            let mut words = chain.iter().zip(&mut found).zip(&open);
+            let posted = words.try_for_each(|((word, found), is_open)| {
+                if *is_open {
+                    // SAFETY: a local array; every operation is waited for.
+                    last = last.max(unsafe { self.post(word, *found, found)? });
+                }
+                Ok(())
+            });
+            // Also after a failure, since the array is local.
+            let complete = self.patience.complete(self.endpoint, last);
+            posted.and(complete)?;
+            for index in 0..chain.len() {
+                open[index] &= !at_once && found[index] != held[index];
+            }
+            held = found;
+        }
+        Ok(held)
     }
 
-    /// Posts the atomic of one word: an addition, or the requested compare-and-swap.
+    /// Posts the atomic of one word: an addition, the requested compare-and-swap, or one that replaces the value `held`.
     ///
     /// # Safety
     /// `old` is writable, and nobody else touches it, until the operation is complete.
-    unsafe fn post(&self, word: &DeviceWord, old: *mut u64) -> Result<Ticket> {
-        let (at, width) = (self.place(&word.block), word.width);
-        let work = self.parts.work(&word.block);
+    unsafe fn post(&self, &(block, width): &WordBlock, held: u64, old: *mut u64) -> Result<Ticket> {
+        let work = self.parts.work(&block);
         // SAFETY: the buffers of `parts`; `old` is the caller's promise.
         unsafe {
-            let operand = operand(&work, width);
-            let fetch = match work.compare.is_null() {
-                true => Fetch::Add(operand),
-                false => Fetch::CompareSwap {
+            let operand = work.operand(0, width);
+            let fetch = match work.op {
+                _ if !work.compare.is_null() => Fetch::CompareSwap {
                     expect: width.load(work.compare),
                     new: operand,
                 },
+                Op::Sum | Op::NoOp => Fetch::Add(operand),
+                op => Fetch::CompareSwap {
+                    expect: held,
+                    new: combine_word(work.ty, op, held, operand),
+                },
             };
-            Ok(self.endpoint.fetch(at, width, fetch, old)?)
+            Ok((self.endpoint).fetch(self.place(&block), width, fetch, old)?)
         }
-    }
-
-    /// Every other operation: compare-and-swap with the last value seen, for all words of a chain at once. Returns the
-    /// previous values.
-    fn swap_until_done(&self, chain: &[DeviceWord]) -> Result<[u64; CHAIN]> {
-        let (ty, op) = (self.parts.ty, self.parts.op);
-        let mut expected = self.guess(chain)?;
-        let mut open = [true; CHAIN];
-        while open[..chain.len()].contains(&true) {
-            let mut found = expected;
-            let words = chain.iter().zip(&mut found).zip(&open);
-            let words = words.filter(|(_, open)| **open);
-            let last = self.last_of(words.map(|((word, found), _)| {
-                let (at, width, held) = (self.place(&word.block), word.width, *found);
-                // SAFETY: operands of `parts`; `found` is a local array, and
-                // every operation is waited for, also after a failure.
-                unsafe {
-                    let operand = operand(&self.parts.work(&word.block), width);
-                    let swap = Fetch::CompareSwap {
-                        expect: held,
-                        new: combine_word(ty, op, held, operand),
-                    };
-                    Ok(self.endpoint.fetch(at, width, swap, found)?)
-                }
-            }))?;
-            self.patience.complete(self.endpoint, last)?;
-            for index in 0..chain.len() {
-                open[index] &= found[index] != expected[index];
-            }
-            expected = found;
-        }
-        Ok(expected)
     }
 
     /// Probable values of the words of a chain. They are read without atomics, so they are only guesses. If the words
     /// cannot be read together, the atomics are tried at once instead, since they return the values.
-    fn guess(&self, chain: &[DeviceWord]) -> Result<[u64; CHAIN]> {
+    fn guess(&self, chain: &[WordBlock]) -> Result<[u64; CHAIN]> {
         let mut held = [0; CHAIN];
-        let is_run = |pair: &[DeviceWord]| pair[0].block.is_before(&pair[1].block);
-        let [first, .., last] = chain else {
+        let is_run = |pair: &[WordBlock]| pair[0].0.is_before(&pair[1].0);
+        let [(first, _), .., (last, _)] = chain else {
             return Ok(held);
         };
         if !chain.windows(2).all(is_run) {
             return Ok(held);
         }
-        let offset = |word: &DeviceWord| (word.block.target - first.block.target) as usize;
+        let offset = |block: &ElementBlock| (block.target - first.target) as usize;
         let mut bytes = [0_u8; CHAIN * 8];
-        let (to, len) = (bytes.as_mut_ptr(), offset(last) + last.block.len);
-        let at = self.place(&first.block);
+        let (to, len) = (bytes.as_mut_ptr(), offset(last) + last.len);
+        let at = self.place(first);
         // SAFETY: a local array that is long enough; the operation is waited for.
         let read = unsafe { (self.endpoint).transfer(Direction::Read, to, len, at)? };
         self.patience.complete(self.endpoint, read)?;
-        for (word, held) in chain.iter().zip(&mut held) {
+        for ((block, width), held) in chain.iter().zip(&mut held) {
             // SAFETY: inside the array.
-            *held = unsafe { word.width.load(bytes.as_ptr().add(offset(word))) };
+            *held = unsafe { width.load(bytes.as_ptr().add(offset(block))) };
         }
         Ok(held)
-    }
-
-    /// The last of these tickets. After a failure, see [`Far::after`].
-    fn last_of(&self, posted: impl Iterator<Item = Result<Ticket>>) -> Result<Ticket> {
-        let mut last = Ticket::DONE;
-        for posted in posted {
-            match posted {
-                Ok(ticket) => last = last.max(ticket),
-                Err(error) => return self.after(last, error),
-            }
-        }
-        Ok(last)
-    }
-
-    /// After posting failed: waits until earlier operations no longer use their buffers.
-    #[cold]
-    fn after<T>(&self, last: Ticket, error: Error) -> Result<T> {
-        let _ = self.patience.complete(self.endpoint, last);
-        Err(error)
-    }
-}
-
-/// # Safety
-/// The operands are valid.
-unsafe fn operand(work: &Work, width: Width) -> u64 {
-    match work.op {
-        Op::NoOp => 0,
-        // SAFETY: the caller's promise.
-        _ => unsafe { width.load(work.operands) },
     }
 }

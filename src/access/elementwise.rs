@@ -150,11 +150,8 @@ pub(super) unsafe fn update_by(at: *mut u8, width: Width, new: impl Fn(u64) -> u
 pub(super) unsafe fn update_each(there: *mut u8, width: Width, work: &Work) {
     let words = (0..work.count).map(|index| {
         let offset = index * width.bytes();
-        let operand = match work.op {
-            Op::NoOp => 0,
-            // SAFETY: one of the operands.
-            _ => unsafe { width.load(work.operands.add(offset)) },
-        };
+        // SAFETY: one of the operands.
+        let operand = unsafe { work.operand(offset, width) };
         (offset, there.wrapping_add(offset), operand)
     });
     let &Work { ty, op, .. } = work;

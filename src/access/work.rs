@@ -2,6 +2,8 @@
 
 use std::ptr;
 
+use rdma_sys_shim::Width;
+
 use super::bounds::{byte_len, null_buffer};
 use crate::datatype::{BasicType, Op};
 use crate::diagnostics::OperationKind;
@@ -55,6 +57,19 @@ impl Work {
             compare: skip(self.compare),
             result: skip(self.result).cast_mut(),
             ..*self
+        }
+    }
+
+    /// The operand at byte `offset`, a word of this width.
+    ///
+    /// # Safety
+    /// It is one of the operands.
+    #[inline(always)]
+    pub(super) unsafe fn operand(&self, offset: usize, width: Width) -> u64 {
+        match self.op {
+            Op::NoOp => 0,
+            // SAFETY: the caller's promise.
+            _ => unsafe { width.load(self.operands.add(offset)) },
         }
     }
 
