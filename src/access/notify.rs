@@ -3,12 +3,10 @@
 
 use std::cell::Cell;
 
-use rdma_sys_shim::memory::copy;
 use rdma_sys_shim::{Direction, Ticket};
 
-use super::PROC_NULL;
 use super::request::{Request, Until};
-use super::rows::put_row;
+use super::{PROC_NULL, rows};
 use crate::datatype::Row;
 use crate::error::{Error, Misuse, PeerError, Result};
 use crate::liveness::Awaited;
@@ -42,46 +40,37 @@ impl Window {
         disp: u64,
         counter: u32,
     ) -> Result<()> {
-        const OPERATION: &str = "put_notify";
-        if let Some(open) = self.open_target(target)
-            && (self.all_have_counter(counter) || open.has_counter(counter))
+        let aim = Aim::new("put_notify", target);
+        // As for a get, nothing may be in flight: such data would arrive after a mapped counter was incremented.
+        if let Some(there) = self.in_place(Direction::Read, len, target, disp)
+            && !origin.is_null()
+            && (self.all_have_counter(counter) || there.target.has_counter(counter))
         {
-            let there = open.reach(Displacement(disp), len as u64);
-            // Data that goes through the device would arrive after a mapped counter.
-            if !there.is_null() && !origin.is_null() && open.posted.last() == Ticket::DONE {
-                // SAFETY: as in `put`.
-                unsafe { copy(there, origin, len) };
-                open.set_dirty();
-                return self
-                    .on_known(Aim::new(OPERATION, target), open)
-                    .notify(counter);
-            }
+            // SAFETY: as in `put`.
+            unsafe { there.put(origin, len) };
+            return self.on_known(aim, there.target).notify(counter);
         }
-        if target == PROC_NULL {
-            return Ok(());
-        }
-        let aim = Aim::new(OPERATION, target);
+        let (from, disp) = (origin.cast_mut(), Displacement(disp));
         // SAFETY: the caller's promise.
-        unsafe { self.put_before(aim, origin, len, Displacement(disp), counter)? };
-        self.on(aim).notify(counter)
+        let put = || unsafe { self.transfer(aim, Direction::Write, from, len, disp) };
+        self.put_and_notify(aim, counter, put).map(drop)
     }
 
-    /// Puts bytes that must arrive before `counter` is incremented, if there is such a counter.
-    ///
-    /// # Safety
-    /// As for [`Window::put`].
-    unsafe fn put_before(
+    /// Puts by `put`, and then increments the counter, if the target has it.
+    fn put_and_notify(
         &self,
         aim: Aim,
-        origin: *const u8,
-        len: usize,
-        disp: Displacement,
         counter: u32,
+        put: impl FnOnce() -> Result<Ticket>,
     ) -> Result<Ticket> {
+        if aim.rank == PROC_NULL {
+            return Ok(Ticket::DONE);
+        }
         self.team.check_rank(aim.operation, aim.rank)?;
         self.check_counter(aim, counter)?;
-        // SAFETY: the caller's promise.
-        unsafe { self.transfer(aim, Direction::Write, origin.cast_mut(), len, disp) }
+        let (ticket, on) = (put()?, self.on(aim));
+        on.notify(counter).inspect_err(|_| on.await_end(ticket))?;
+        Ok(ticket)
     }
 
     /// One-sided. As [`Window::put_notify`], with a request: when it is complete, `origin` may be used
@@ -100,23 +89,13 @@ impl Window {
         disp: u64,
         counter: u32,
     ) -> Result<Request> {
-        const OPERATION: &str = "rput_notify";
-        let (aim, disp) = (Aim::new(OPERATION, target), Displacement(disp));
-        self.needs_passive(aim)?;
-        if target == PROC_NULL {
-            return Ok(Request::done());
-        }
-        // SAFETY: the caller's promise.
-        let ticket = unsafe { self.put_before(aim, origin, len, disp, counter)? };
-        let request = self.request(target, ticket, Until::Released)?;
-        match self.on(aim).notify(counter) {
-            Ok(()) => Ok(request),
-            Err(error) => {
-                // The earlier error is returned; here it only matters that the device has finished.
-                let _ = request.wait();
-                Err(error)
-            }
-        }
+        let (aim, disp) = (Aim::new("rput_notify", target), Displacement(disp));
+        let from = origin.cast_mut();
+        self.requested(aim, Until::Released, || {
+            // SAFETY: the caller's promise.
+            let put = || unsafe { self.transfer(aim, Direction::Write, from, len, disp) };
+            self.put_and_notify(aim, counter, put)
+        })
     }
 
     /// Local. The number of times that the notification counter `counter` of this rank was incremented. Data that was
@@ -229,14 +208,14 @@ fn has_counter(aim: Aim, counter: u32, counters: u32) -> Result<()> {
     Err(Error::new(operation, misuse))
 }
 
-/// One-sided. As [`put_row`], and then increments the target's notification counter `counter` by 1, as
+/// One-sided. As [`put_row`](rows::put_row), and then increments the target's notification counter `counter` by 1, as
 /// [`Window::put_notify`] does.
 ///
 /// # Errors
-/// As for [`put_row`]; the target has no such counter. Then nothing is put.
+/// As for [`put_row`](rows::put_row); the target has no such counter. Then nothing is put.
 ///
 /// # Safety
-/// As for [`put_row`].
+/// As for [`put_row`](rows::put_row).
 pub unsafe fn put_notify_row(
     window: &Window,
     aim: Aim,
@@ -245,14 +224,10 @@ pub unsafe fn put_notify_row(
     far: Row,
     counter: u32,
 ) -> Result<()> {
-    if aim.rank == PROC_NULL {
-        return Ok(());
-    }
-    window.team.check_rank(aim.operation, aim.rank)?;
-    window.check_counter(aim, counter)?;
+    let (from, both) = (origin.cast_mut(), [near, far]);
     // SAFETY: the caller's promise.
-    unsafe { put_row(window, aim, origin, near, far)? };
-    window.on(aim).notify(counter)
+    let put = || unsafe { rows::transfer(window, aim, Direction::Write, from, both) };
+    window.put_and_notify(aim, counter, put).map(drop)
 }
 
 impl OnTarget<'_> {

@@ -35,7 +35,7 @@ pub(super) fn kind(direction: Direction) -> OperationKind {
 #[repr(C)]
 pub struct InPlace<'w> {
     there: *mut u8,
-    target: &'w Target,
+    pub(super) target: &'w Target,
 }
 
 impl InPlace<'_> {

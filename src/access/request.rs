@@ -128,7 +128,7 @@ impl Window {
 
     /// Requests exist only in passive-target epochs, except those of `PROC_NULL`, which need no epoch. If the window
     /// tolerates others, the operation itself finds out whether it is in an epoch.
-    pub(super) fn needs_passive(&self, aim: Aim) -> Result<()> {
+    fn needs_passive(&self, aim: Aim) -> Result<()> {
         not_forked(aim.operation)?;
         match self.epochs.takes_requests() || aim.rank == PROC_NULL {
             true => Ok(()),
@@ -144,7 +144,7 @@ impl Window {
     }
 
     /// The request of an operation that was posted with this ticket.
-    pub(super) fn request(&self, rank: u32, ticket: Ticket, until: Until) -> Result<Request> {
+    fn request(&self, rank: u32, ticket: Ticket, until: Until) -> Result<Request> {
         if ticket == Ticket::DONE {
             // No later wait would notice an abort.
             self.context().check_aborted("request")?;

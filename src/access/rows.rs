@@ -139,7 +139,7 @@ pub unsafe fn accumulate_row(
 
 /// # Safety
 /// As for [`put_row`] or [`get_row`]; a put only reads `origin`.
-unsafe fn transfer(
+pub(super) unsafe fn transfer(
     window: &Window,
     aim: Aim,
     direction: Direction,
