@@ -45,7 +45,8 @@ impl<'w> OnTarget<'w> {
             Some(offset) => Ok(Place {
                 route,
                 at: route.region.at(offset.0),
-                there: mapped_at(route, offset, span),
+                there: (route.mapped.around(offset, span.lo, span.bytes()))
+                    .unwrap_or(ptr::null_mut()),
                 widths: self.target.widths(),
                 _kept: None,
             }),
@@ -102,18 +103,6 @@ impl<'w> OnTarget<'w> {
             widths: (self.window.atomic_widths).where_atomic(found.has_atomics),
             _kept: Some(found.kept),
         })
-    }
-}
-
-/// The address of an offset of the target's memory, if all of `span` around it is mapped; else null.
-fn mapped_at(route: &Route, offset: Offset, span: Span) -> *mut u8 {
-    let start = offset.moved(span.lo);
-    let first = start.map_or(ptr::null_mut(), |start| {
-        route.mapped.at(start, span.bytes())
-    });
-    match first.is_null() {
-        true => first,
-        false => first.wrapping_offset(-(span.lo as isize)),
     }
 }
 

@@ -27,6 +27,13 @@ impl Reach {
             false => ptr::null_mut(),
         }
     }
+
+    /// The address of an offset, if the `len` bytes that begin `lo` bytes from it are mapped.
+    #[inline]
+    pub(crate) fn around(self, offset: Offset, lo: i64, len: u64) -> Option<*mut u8> {
+        let first = self.at(offset.moved(lo)?, len);
+        (!first.is_null()).then(|| first.wrapping_offset(-(lo as isize)))
+    }
 }
 
 impl From<&Mapping> for Reach {

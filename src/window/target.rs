@@ -101,9 +101,8 @@ impl Target {
     /// The address of a displacement, if all of `span` around it is mapped.
     #[inline]
     pub(crate) fn reach_span(&self, disp: Displacement, span: Span) -> Option<*mut u8> {
-        let start = disp.in_bytes(self.unit())?.moved(span.lo)?;
-        let first = self.mapped().at(start, span.bytes());
-        (!first.is_null()).then(|| first.wrapping_offset(-(span.lo as isize)))
+        let offset = disp.in_bytes(self.unit())?;
+        self.mapped().around(offset, span.lo, span.bytes())
     }
 
     /// The mapped part of the target's memory, once its route is known.
