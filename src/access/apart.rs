@@ -19,7 +19,7 @@ fn in_one_region(ty: BasicType, regions: &RegionCache, address: Address, len: u6
     Some(len.min((more + 1) * extent))
 }
 
-/// Calls back with the parts of `len` bytes of elements from `address` on, as offset and length; each is in one region.
+/// The parts of `len` bytes of elements from `address` on, as offset and length; each is in one region.
 fn parts(
     ty: BasicType,
     regions: &RegionCache,

@@ -6,7 +6,7 @@
 use rdma_sys_shim::{Direction, Endpoint, Fetch, RemoteAddress, Ticket, Update, Width};
 
 use super::bounds::Place;
-use super::layout_work::{ElementBlock, LayoutWork, without_repeats};
+use super::layout_work::{ElementBlock, LayoutWork, cut, without_repeats};
 use super::whole_words::{go_together, words};
 use crate::datatype::{Op, combine_word};
 use crate::error::Result;
@@ -56,17 +56,18 @@ impl OnTarget<'_> {
         blocks: &[ElementBlock],
     ) -> Result<Ticket> {
         let extent = parts.ty.extent();
-        let each = |block: &ElementBlock| {
-            let block = *block;
+        let each = |block: ElementBlock| {
             (0..block.len)
                 .step_by(extent)
                 .map(move |start| block.part(start, extent))
         };
-        let mut elements = blocks.iter().flat_map(each).peekable();
         let mut last = Ticket::DONE;
-        while elements.peek().is_some() {
-            let some = elements.by_ref().take(DIVIDED);
-            for list in without_repeats(some, |element| element.target) {
+        let lists = cut(blocks.iter().copied(), |_, bytes, _| {
+            DIVIDED * extent - bytes
+        });
+        for some in lists {
+            let elements = some.into_iter().flat_map(each);
+            for list in without_repeats(elements, |element| element.target) {
                 let posted = self.accumulate_blocks_by_device(place, parts, &list);
                 last = last.max(posted.inspect_err(|_| self.await_end(last))?);
             }

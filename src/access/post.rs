@@ -96,20 +96,16 @@ impl<'w> Poster<'w> {
             // SAFETY: this function's promise, for those that were pushed.
             unsafe { self.post()? };
         }
-        match self.runs.last_mut() {
-            Some(run) if self.end == address => match self.pieces.last_mut() {
-                Some(last) if last.base.wrapping_add(last.len) == here => last.len += len,
-                _ => {
-                    run.pieces += 1;
-                    self.pieces.push(LocalPiece { base: here, len });
+        let run = self.runs.last_mut().filter(|_| self.end == address);
+        match (run, self.pieces.last_mut()) {
+            (Some(_), Some(last)) if last.base.wrapping_add(last.len) == here => last.len += len,
+            (run, _) => {
+                let (rkey, pieces) = (self.rkey, 1);
+                let at = RemoteAddress { address, rkey };
+                match run {
+                    Some(run) => run.pieces += 1,
+                    None => self.runs.push(RemoteRun { at, pieces }),
                 }
-            },
-            _ => {
-                let rkey = self.rkey;
-                self.runs.push(RemoteRun {
-                    at: RemoteAddress { address, rkey },
-                    pieces: 1,
-                });
                 self.pieces.push(LocalPiece { base: here, len });
             }
         }
