@@ -175,11 +175,11 @@ impl OnTarget<'_> {
         spot: &Spot<'_>,
         parts: &LayoutWork<'_>,
     ) -> Result<Ticket> {
-        if parts.is_nothing() {
+        if parts.what.is_nothing() {
             return Ok(Ticket::DONE);
         }
         match parts.as_block() {
-            _ if parts.cuts_runs() && spot.takes_blocks(parts.ty) => {
+            _ if parts.cuts_runs() && spot.takes_blocks(parts.what.ty) => {
                 self.accumulate_runs(spot, parts)
             }
             // A walk would take longer than a small accumulate by the device.
@@ -215,10 +215,10 @@ impl OnTarget<'_> {
         let widths = place.widths;
         let base = there.addr() as u64;
         let at = |offset: i64| there.wrapping_offset(offset as isize);
-        if widths.word(parts.ty, 0).is_some() {
+        if widths.word(parts.what.ty, 0).is_some() {
             let mut all = true;
             let word = |block: &ElementBlock| {
-                widths.word(parts.ty, base.wrapping_add_signed(block.target))
+                widths.word(parts.what.ty, base.wrapping_add_signed(block.target))
             };
             let mut walk = blocks();
             let mut next = walk.next();
@@ -248,7 +248,7 @@ impl OnTarget<'_> {
                     }
                 })?;
             }
-            if parts.overwrites() {
+            if parts.what.overwrites() {
                 self.target.set_dirty();
             }
             if all {

@@ -105,7 +105,7 @@ impl OnTarget<'_> {
         let mut last = Ticket::DONE;
         for block in blocks {
             let bytes = (self.block_at(disp, block.target), block.len as u64);
-            last = self.each_part(last, bytes, parts.ty, |at, part, len| {
+            last = self.each_part(last, bytes, parts.what.ty, |at, part, len| {
                 let work = parts.work(&block.part(at as usize, len as usize));
                 // SAFETY: a part of a block; whoever made `parts` promises that its buffers are valid.
                 unsafe { self.window.carry_out(self.aim, part, &work) }

@@ -42,7 +42,7 @@ impl OnTarget<'_> {
             })?;
             last = last.max(ticket);
             if done < work.count {
-                let skip = done * parts.ty.extent();
+                let skip = done * parts.what.ty.extent();
                 rest = Some(block.part(skip, block.len - skip));
                 break;
             }

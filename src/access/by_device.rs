@@ -55,7 +55,7 @@ impl OnTarget<'_> {
         parts: &LayoutWork<'_>,
         blocks: &[ElementBlock],
     ) -> Result<Ticket> {
-        let extent = parts.ty.extent();
+        let extent = parts.what.ty.extent();
         let each = |block: ElementBlock| {
             (0..block.len)
                 .step_by(extent)
@@ -95,7 +95,7 @@ impl OnTarget<'_> {
         let words = || blocks().filter(is_word);
         let others = || blocks().filter(|block| !is_word(block));
         let mut ticket = Ticket::DONE;
-        if let Some(width) = widths.word(parts.ty, 0)
+        if let Some(width) = widths.word(parts.what.ty, 0)
             && words().next().is_some()
         {
             let posted = far.accumulate_words(width, words());
@@ -149,7 +149,7 @@ impl Far<'_> {
         width: Width,
         blocks: impl Iterator<Item = ElementBlock>,
     ) -> Result<Ticket> {
-        if !go_together(self.parts.op, width.bytes()) {
+        if !go_together(self.parts.what.op, width.bytes()) {
             return self.update_or_fetch(blocks.map(|block| (block, width)));
         }
         let wide = blocks.flat_map(|block| {
@@ -161,7 +161,7 @@ impl Far<'_> {
 
     /// As [`Far::accumulate_words`], of blocks with words of several widths.
     fn update_or_fetch(&self, blocks: impl Iterator<Item = WordBlock>) -> Result<Ticket> {
-        match (self.parts.op, self.parts.fetches()) {
+        match (self.parts.what.op, self.parts.what.fetches()) {
             (Op::Sum, false) => self.update(Update::Add, blocks),
             (Op::Replace, false) => self.update(Update::Store, blocks),
             _ => self.fetch(blocks),
@@ -208,7 +208,7 @@ impl Far<'_> {
 
     /// Whether the operation is a compare-and-swap, or an addition can do it.
     fn is_one_atomic(&self) -> bool {
-        self.parts.compares() || matches!(self.parts.op, Op::Sum | Op::NoOp)
+        !self.parts.what.compare.is_null() || matches!(self.parts.what.op, Op::Sum | Op::NoOp)
     }
 
     /// If the chain has at least `least` words, carries out the work on them and empties it. Complete on return.
@@ -217,7 +217,7 @@ impl Far<'_> {
             return Ok(());
         }
         let old = self.update_chain(chain)?;
-        if self.parts.fetches() {
+        if self.parts.what.fetches() {
             for ((block, width), &old) in chain.iter().zip(&old) {
                 // SAFETY: one element of the result.
                 unsafe { width.store(self.parts.work(block).result, old) };

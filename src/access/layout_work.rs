@@ -14,15 +14,9 @@ use crate::error::Result;
 /// Its makers promise that the buffers are valid until the operation is complete. So what takes one is safe to call, with
 /// its own blocks or parts of them.
 pub(super) struct LayoutWork<'a> {
-    pub(super) kind: OperationKind,
-    pub(super) ty: BasicType,
-    pub(super) op: Op,
-    /// `None` for [`Op::NoOp`].
-    operands: Option<*const u8>,
-    /// The old elements must equal these, or nothing changes. Their layout is that of the operands.
-    compare: Option<*const u8>,
-    /// The buffer for the old elements.
-    result: Option<*mut u8>,
+    /// What is done, with the address of each layout's first byte; its count is not used. What is compared has the layout
+    /// of the operands.
+    pub(super) what: Work,
     /// The layouts of operands, results and target; those without memory are walked too.
     layouts: [&'a Piece; 3],
     /// The number of bytes to skip at the start: whole strips.
@@ -32,7 +26,9 @@ pub(super) struct LayoutWork<'a> {
 /// Elements that are contiguous in each of the three layouts.
 #[derive(Clone, Copy)]
 pub(super) struct ElementBlock {
+    /// Relative to the first byte of the operands.
     operands: i64,
+    /// The same of the results.
     result: i64,
     /// Relative to the place of the target's layout.
     pub(super) target: i64,
@@ -120,7 +116,8 @@ pub(super) fn cut(
 }
 
 impl<'a> LayoutWork<'a> {
-    /// Without the first `skip` bytes, which are whole strips.
+    /// The buffers are where their layouts are placed; `result` may be null. Without the first `skip` bytes, which are
+    /// whole strips.
     ///
     /// # Safety
     /// The buffers are valid for their layouts, the operands do not change and nobody else touches the result, until the
@@ -132,31 +129,29 @@ impl<'a> LayoutWork<'a> {
         layouts: [&'a Piece; 3],
         skip: u64,
     ) -> Self {
+        // No data is at the null pointer, even if its layout is placed there.
+        let first = |buffer: Option<*const u8>, layout: &Piece| {
+            buffer.map_or(ptr::null(), |buffer| {
+                buffer.wrapping_offset(layout.at as isize)
+            })
+        };
+        let operands = first(operands, layouts[0]);
+        let result = first(result.map(<*mut u8>::cast_const), layouts[1]).cast_mut();
+        let what = Work::of(kind, operands, result, 0, ty, op);
         Self {
-            kind,
-            ty,
-            op,
-            operands,
-            compare: None,
-            result,
+            what,
             layouts,
             skip,
         }
     }
 
-    /// Work whose buffers have the layout `near`.
+    /// Work whose buffers have the layout `near`, from its first byte on.
     ///
     /// # Safety
     /// As for [`LayoutWork::new`].
     pub(super) unsafe fn of(work: &Work, near: &'a Piece, far: &'a Piece) -> Self {
-        let some = |buffer: *const u8| (!buffer.is_null()).then_some(buffer);
         Self {
-            kind: work.kind,
-            ty: work.ty,
-            op: work.op,
-            operands: some(work.operands).filter(|_| work.op != Op::NoOp),
-            compare: some(work.compare),
-            result: some(work.result).map(<*const u8>::cast_mut),
+            what: work.part(0, 0),
             layouts: [near, near, far],
             skip: 0,
         }
@@ -168,29 +163,25 @@ impl<'a> LayoutWork<'a> {
         let len = (operands.as_run()?)
             .min(result.as_run()?)
             .min(target.as_run()?);
-        (self.skip == 0).then_some(ElementBlock {
-            operands: operands.at,
-            result: result.at,
-            target: target.at,
-            len: len as usize,
-        })
+        (self.skip == 0).then_some(ElementBlock::of(0, target.at, len as usize))
     }
 
     pub(super) fn blocks(&self) -> impl Iterator<Item = ElementBlock> {
         let (skip, mut walked) = (self.skip, 0);
+        let [first_operand, first_result, _] = self.layouts.map(|layout| layout.at);
         let list = self.list_beside_runs();
         let strips = list.is_none().then(|| Together::new(self.layouts));
         let strips = strips.into_iter().flatten().filter(move |strip| {
             walked += strip.bytes();
             walked > skip
         });
-        let blocks = strips.flat_map(|strip| {
+        let blocks = strips.flat_map(move |strip| {
             let len = strip.len as usize;
             strip
                 .blocks()
                 .map(move |[operands, result, target]| ElementBlock {
-                    operands,
-                    result,
+                    operands: operands - first_operand,
+                    result: result - first_result,
                     target,
                     len,
                 })
@@ -209,14 +200,9 @@ impl<'a> LayoutWork<'a> {
         let mut done = 0;
         Some(parts.iter().map_while(move |part| {
             let len = part.as_run()?.min(left);
-            let block = ElementBlock {
-                operands: operands.at + done,
-                result: result.at + done,
-                target: at + part.at,
-                len: len as usize,
-            };
+            let block = ElementBlock::of(done, at + part.at, len as usize);
             left -= len;
-            done += len as i64;
+            done += len as usize;
             (len > 0).then_some(block)
         }))
     }
@@ -230,23 +216,13 @@ impl<'a> LayoutWork<'a> {
         base: u64,
     ) -> bool {
         let address = base.wrapping_add_signed(block.target);
-        widths.word(self.ty, address).is_some()
+        widths.word(self.what.ty, address).is_some()
     }
 
     /// The work on one block.
     pub(super) fn work(&self, block: &ElementBlock) -> Work {
-        let at = |base: Option<*const u8>, offset: i64| {
-            base.map_or(ptr::null(), |base| base.wrapping_offset(offset as isize))
-        };
-        Work {
-            kind: self.kind,
-            ty: self.ty,
-            op: self.op,
-            count: block.len / self.ty.extent(),
-            operands: at(self.operands, block.operands),
-            compare: at(self.compare, block.operands),
-            result: at(self.result.map(<*mut u8>::cast_const), block.result).cast_mut(),
-        }
+        let count = block.len / self.what.ty.extent();
+        (self.what).part_at(block.operands as isize, block.result as isize, count)
     }
 
     /// Does work on dense copies of the blocks' operands, and copies its results to their places. The copies stay if `act`
@@ -259,18 +235,11 @@ impl<'a> LayoutWork<'a> {
         blocks: &[ElementBlock],
         act: impl FnOnce(&Work) -> Result<R>,
     ) -> Result<R> {
-        let (ty, extent) = (self.ty, self.ty.extent());
+        let (ty, extent) = (self.what.ty, self.what.ty.extent());
         let len: usize = blocks.iter().map(|block| block.len).sum();
         let (mut operands, mut result) = (Vec::new(), Vec::new());
-        let mut dense = Work::of(
-            self.kind,
-            ptr::null(),
-            ptr::null_mut(),
-            len / extent,
-            ty,
-            self.op,
-        );
-        if self.operands.is_some() {
+        let mut dense = self.what.part(0, len / extent);
+        if !dense.operands.is_null() {
             operands.resize(len, 0_u8);
             dense.operands = operands.as_ptr();
             for (at, block) in packed(blocks) {
@@ -279,7 +248,7 @@ impl<'a> LayoutWork<'a> {
                 unsafe { copy_elements(ty, to, from, block.len / extent) };
             }
         }
-        if self.result.is_some() {
+        if !dense.result.is_null() {
             result.resize(len, 0_u8);
             dense.result = result.as_mut_ptr();
         }
@@ -289,7 +258,7 @@ impl<'a> LayoutWork<'a> {
             mem::forget((operands, result));
             return done;
         }
-        if self.result.is_some() {
+        if !dense.result.is_null() {
             for (at, block) in packed(blocks) {
                 let (to, from) = (self.work(block).result, result[at..].as_ptr());
                 // SAFETY: elements of the result, and as much of the copy.
@@ -302,28 +271,12 @@ impl<'a> LayoutWork<'a> {
     /// Whether the buffers' layouts split runs of the target's elements that could otherwise go in wider words.
     pub(super) fn cuts_runs(&self) -> bool {
         let [operands, results, target] = self.layouts;
-        let cuts = |has: bool, layout: &Piece| has && !layout.is_as_coarse_as(target);
-        let size = self.ty.size();
-        go_together(self.op, size)
+        let cuts = |buffer: *const u8, layout: &Piece| {
+            !buffer.is_null() && !layout.is_as_coarse_as(target)
+        };
+        let size = self.what.ty.size();
+        go_together(self.what.op, size)
             && !target.is_of_blocks(size as u64)
-            && (cuts(self.operands.is_some(), operands) || cuts(self.result.is_some(), results))
-    }
-
-    pub(super) fn compares(&self) -> bool {
-        self.compare.is_some()
-    }
-
-    pub(super) fn fetches(&self) -> bool {
-        self.result.is_some()
-    }
-
-    /// Whether nothing is fetched and nothing changes.
-    pub(super) fn is_nothing(&self) -> bool {
-        self.op == Op::NoOp && self.result.is_none()
-    }
-
-    /// Whether the target's old values are irrelevant.
-    pub(super) fn overwrites(&self) -> bool {
-        self.op == Op::Replace && self.result.is_none() && self.compare.is_none()
+            && (cuts(self.what.operands, operands) || cuts(self.what.result, results))
     }
 }

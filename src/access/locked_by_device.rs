@@ -22,7 +22,7 @@ impl Far<'_> {
         &self,
         blocks: impl Iterator<Item = ElementBlock>,
     ) -> Result<()> {
-        match self.parts.overwrites() {
+        match self.parts.what.overwrites() {
             true => self.overwrite(blocks),
             false => self.accumulate_chunks(blocks),
         }
@@ -61,7 +61,7 @@ impl Far<'_> {
         buffers: &mut [Buffer; 2],
         last: &Cell<Ticket>,
     ) -> Result<()> {
-        let extent = self.parts.ty.extent();
+        let extent = self.parts.what.ty.extent();
         let whole = CHUNK / extent * extent;
         let chunks = cut(blocks, |_, bytes, _| whole - bytes);
         let mut reading: Option<ReadChunk> = None;
@@ -100,7 +100,7 @@ impl Far<'_> {
         let len = blocks.iter().map(|block| block.len).sum();
         let there = blocks.first().map_or(0, |block| self.place(block).address);
         let base = buffer.at_least(len, there);
-        let padding = self.parts.ty.extent() - self.parts.ty.true_extent();
+        let padding = self.parts.what.ty.extent() - self.parts.what.ty.true_extent();
         let mut poster = self.poster(Direction::Read);
         for (at, block) in packed(&blocks) {
             let there = self.place(block).address;
@@ -155,7 +155,7 @@ impl Far<'_> {
         from: *mut u8,
         block: &ElementBlock,
     ) -> Result<()> {
-        let (ty, there) = (self.parts.ty, self.place(block).address);
+        let (ty, there) = (self.parts.what.ty, self.place(block).address);
         if !ty.is_padded() {
             // SAFETY: the caller's promise.
             return unsafe { poster.push(from, there, block.len) };

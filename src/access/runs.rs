@@ -37,12 +37,12 @@ impl OnTarget<'_> {
     /// As [`OnTarget::accumulate_pieces`], run by run of the target's elements.
     #[cold]
     pub(super) fn accumulate_runs(self, spot: &Spot<'_>, parts: &LayoutWork<'_>) -> Result<Ticket> {
-        for list in lists(parts.blocks(), spot.base(), parts.ty.size()) {
+        for list in lists(parts.blocks(), spot.base(), parts.what.ty.size()) {
             let Some(runs) = Piece::list(runs(&list)) else {
                 continue;
             };
             let combine = |work: &Work| {
-                let dense = Piece::run(0, (work.count * parts.ty.size()) as u64);
+                let dense = Piece::run(0, (work.count * parts.what.ty.size()) as u64);
                 // SAFETY: the copies stay until all is complete.
                 let gathered = unsafe { LayoutWork::of(work, &dense, &runs) };
                 let ticket = self.accumulate_blocks(spot, &gathered, || gathered.blocks())?;

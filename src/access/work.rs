@@ -15,7 +15,7 @@ pub(super) struct Work {
     pub(super) ty: BasicType,
     pub(super) op: Op,
     pub(super) count: usize,
-    /// The operands; may be null for [`Op::NoOp`].
+    /// The operands; null for [`Op::NoOp`].
     pub(super) operands: *const u8,
     /// If not null: the old elements must equal these, or nothing changes.
     pub(super) compare: *const u8,
@@ -38,7 +38,10 @@ impl Work {
             ty,
             op,
             count,
-            operands,
+            operands: match op {
+                Op::NoOp => ptr::null(),
+                _ => operands,
+            },
             compare: ptr::null(),
             result,
         }
@@ -46,16 +49,21 @@ impl Work {
 
     /// The same work on `count` words, from byte `offset` on.
     pub(super) fn part(&self, offset: usize, count: usize) -> Self {
-        let skip = |buffer: *const u8| match buffer.is_null() {
+        self.part_at(offset as isize, offset as isize, count)
+    }
+
+    /// As [`Work::part`], with an offset of the operands and one of the results.
+    pub(super) fn part_at(&self, operands: isize, result: isize, count: usize) -> Self {
+        let skip = |buffer: *const u8, offset: isize| match buffer.is_null() {
             true => buffer,
             // A pointer that is not used may point anywhere.
-            false => buffer.wrapping_add(offset),
+            false => buffer.wrapping_offset(offset),
         };
         Self {
             count,
-            operands: skip(self.operands),
-            compare: skip(self.compare),
-            result: skip(self.result).cast_mut(),
+            operands: skip(self.operands, operands),
+            compare: skip(self.compare, operands),
+            result: skip(self.result, result).cast_mut(),
             ..*self
         }
     }
@@ -106,6 +114,15 @@ impl Work {
         self.operands.is_null() && self.op != Op::NoOp
             || self.result.is_null() && fetches
             || self.compare.is_null() && compares
+    }
+
+    pub(super) fn fetches(&self) -> bool {
+        !self.result.is_null()
+    }
+
+    /// Whether nothing is fetched and nothing changes.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.op == Op::NoOp && !self.fetches()
     }
 
     /// Whether the target's old values are irrelevant.
