@@ -469,6 +469,19 @@ fn absolute_addresses_at_the_origin(job: &Job) -> Outcome {
     window.fence(Assert::NONE)?;
     let found: Vec<u64> = (0..6).map(|i| window.read_u64(8 * i)).collect();
     check_eq!(found, [3, 4, 5, 6, 1, 2]);
+    let (mut c, mut d) = ([0_u64; 2], [0_u64; 4]);
+    let places = [&mut d[..], &mut c[..]].map(|old| old.as_mut_ptr().expose_provenance() as i64);
+    let old = Datatype::hindexed(&[4, 2], &places, &BasicType::U64.into())?.commit();
+    let (from, to) = (std::ptr::null(), std::ptr::null_mut());
+    let (near, old) = (both.times(1), old.times(1));
+    // The other rank has read its memory.
+    window.fence(Assert::NONE)?;
+    // SAFETY: the fence completes the operation.
+    unsafe { window.get_accumulate_layout(from, near, to, old, target, 0, far, Op::Sum)? };
+    window.fence(Assert::NONE)?;
+    check_eq!((d, c), ([3, 4, 5, 6], [1, 2]));
+    let found: Vec<u64> = (0..6).map(|i| window.read_u64(8 * i)).collect();
+    check_eq!(found, [6, 8, 10, 12, 2, 4]);
     window.close()
 }
 
