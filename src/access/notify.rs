@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 
+use rdma_sys_shim::memory::copy;
 use rdma_sys_shim::{Direction, Ticket};
 
 use super::request::{Request, Until};
@@ -40,20 +41,43 @@ impl Window {
         disp: u64,
         counter: u32,
     ) -> Result<()> {
-        let aim = Aim::new("put_notify", target);
-        // As for a get, nothing may be in flight: such data would arrive after a mapped counter was incremented.
-        if let Some(there) = self.in_place(Direction::Read, len, target, disp)
-            && !origin.is_null()
-            && (self.all_have_counter(counter) || there.target.has_counter(counter))
+        const OPERATION: &str = "put_notify";
+        if let Some(open) = self.open_target(target)
+            && (self.all_have_counter(counter) || open.has_counter(counter))
         {
-            // SAFETY: as in `put`.
-            unsafe { there.put(origin, len) };
-            return self.on_known(aim, there.target).notify(counter);
+            let there = open.reach(Displacement(disp), len as u64);
+            // Data that goes through the device would arrive after a mapped counter.
+            if !there.is_null() && !origin.is_null() && open.posted.last() == Ticket::DONE {
+                // SAFETY: as in `put`.
+                unsafe { copy(there, origin, len) };
+                open.set_dirty();
+                return self
+                    .on_known(Aim::new(OPERATION, target), open)
+                    .notify(counter);
+            }
         }
+        let aim = Aim::new(OPERATION, target);
+        // SAFETY: the caller's promise.
+        unsafe { self.transfer_and_notify(aim, origin, len, disp, counter) }.map(drop)
+    }
+
+    /// As [`Window::put_notify`], where more is needed than a copy.
+    ///
+    /// # Safety
+    /// As for [`Window::put`].
+    #[inline(never)]
+    unsafe fn transfer_and_notify(
+        &self,
+        aim: Aim,
+        origin: *const u8,
+        len: usize,
+        disp: u64,
+        counter: u32,
+    ) -> Result<Ticket> {
         let (from, disp) = (origin.cast_mut(), Displacement(disp));
         // SAFETY: the caller's promise.
         let put = || unsafe { self.transfer(aim, Direction::Write, from, len, disp) };
-        self.put_and_notify(aim, counter, put).map(drop)
+        self.put_and_notify(aim, counter, put)
     }
 
     /// Puts by `put`, and then increments the counter, if the target has it.
@@ -89,12 +113,10 @@ impl Window {
         disp: u64,
         counter: u32,
     ) -> Result<Request> {
-        let (aim, disp) = (Aim::new("rput_notify", target), Displacement(disp));
-        let from = origin.cast_mut();
+        let aim = Aim::new("rput_notify", target);
         self.requested(aim, Until::Released, || {
             // SAFETY: the caller's promise.
-            let put = || unsafe { self.transfer(aim, Direction::Write, from, len, disp) };
-            self.put_and_notify(aim, counter, put)
+            unsafe { self.transfer_and_notify(aim, origin, len, disp, counter) }
         })
     }
 

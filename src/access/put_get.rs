@@ -35,7 +35,7 @@ pub(super) fn kind(direction: Direction) -> OperationKind {
 #[repr(C)]
 pub struct InPlace<'w> {
     there: *mut u8,
-    pub(super) target: &'w Target,
+    target: &'w Target,
 }
 
 impl InPlace<'_> {
