@@ -260,9 +260,17 @@ impl OnTarget<'_> {
             return self.accumulate_by_device(place, parts, blocks().filter(is_other));
         }
         self.with_accumulate_lock(&route.accumulate_lock, || {
+            // Found once, since a list has many blocks of one element.
+            let sum = parts.what.summed().filter(|_| !parts.what.fetches());
             for block in blocks().filter(is_other) {
+                let (work, there) = (parts.work(&block), at(block.target));
                 // SAFETY: the caller's promise; the lock is held.
-                unsafe { parts.work(&block).combine_in_place(at(block.target)) };
+                unsafe {
+                    match sum {
+                        Some(number) => number.add(there, work.operands, work.count),
+                        None => work.combine_in_place(there),
+                    }
+                }
             }
             Ok(())
         })?;

@@ -30,10 +30,8 @@ impl OnTarget<'_> {
                 compare: work.compare,
                 old: work.result,
             };
-            let (what, at) = (
-                combination(&work, place.widths),
-                place.at.moved(block.target),
-            );
+            let what = combination(&work, place.widths);
+            let at = place.at.moved(block.target);
             // SAFETY: whoever made `parts` promises that the buffers are valid until the operation is complete.
             let posted = unsafe { route.endpoint.combine(what, lock, at, elements) };
             let (done, ticket) = posted.map_err(|error| {

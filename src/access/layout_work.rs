@@ -220,6 +220,7 @@ impl<'a> LayoutWork<'a> {
     }
 
     /// The work on one block.
+    #[inline]
     pub(super) fn work(&self, block: &ElementBlock) -> Work {
         let count = block.len / self.what.ty.extent();
         (self.what).part_at(block.operands as isize, block.result as isize, count)

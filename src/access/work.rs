@@ -53,6 +53,7 @@ impl Work {
     }
 
     /// As [`Work::part`], with an offset of the operands and one of the results.
+    #[inline]
     pub(super) fn part_at(&self, operands: isize, result: isize, count: usize) -> Self {
         let skip = |buffer: *const u8, offset: isize| match buffer.is_null() {
             true => buffer,
