@@ -4,6 +4,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use transom::lower::not_forked;
 use transom::raw::PROC_NULL;
 use transom::{Communicator, Comparison, ErrorClass, Group, Job, ThreadLevel};
 
@@ -122,10 +123,13 @@ fn progress(private: MPI_Comm) {
     };
 }
 
-/// Lets the host make progress. For a program that polls, which is not a wait of ours.
+/// Lets the host make progress. For a program that polls, which is not a wait of ours. In a forked child, the host would
+/// take the messages of the rank.
 #[cold]
 pub(crate) fn let_host_go_on() {
-    if let Some(process) = process() {
+    if let Some(process) = process()
+        && not_forked("progress").is_ok()
+    {
         progress(process.private);
     }
 }
