@@ -46,7 +46,7 @@ impl Posted {
         };
         let over = over.map_err(|error| self.failed(error.into()))?;
         if over {
-            self.context.check_aborted("request")?;
+            self.context.check_unaccompanied("request")?;
         }
         Ok(over)
     }
@@ -59,7 +59,7 @@ impl Posted {
             Until::Completed => patience.complete(&*self.endpoint, self.ticket),
         };
         over.map_err(|error| self.failed(error))?;
-        self.context.check_aborted("request")
+        self.context.check_unaccompanied("request")
     }
 
     #[cold]
@@ -147,7 +147,7 @@ impl Window {
     fn request(&self, rank: u32, ticket: Ticket, until: Until) -> Result<Request> {
         if ticket == Ticket::DONE {
             // No later wait would notice an abort.
-            self.context().check_aborted("request")?;
+            self.context().check_unaccompanied("request")?;
             return Ok(Request::done());
         }
         let posted = Posted {

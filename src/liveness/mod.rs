@@ -18,8 +18,9 @@
 //! that the rank does not answer, since a broken link looks the same. A lock word does not name its shared holders:
 //! each check of such a wait tests the next few ranks, for up to 2 ms.
 //!
-//! A rank that does not wait learns of a death in calls that begin or end an epoch of many targets or complete a
-//! request, and now and then in `flush` and `unlock`. Put and get check nothing.
+//! A rank that does not wait looks at its target and at other connected ranks itself, now and then, in flushes, `sync`,
+//! `unlock`, `fence`, `post` and `start`, and when it completes a request. So a loop of such calls ends even if no rank
+//! waits for the dead one. It asks nobody: one may be stopped. Put and get check nothing.
 
 mod abort;
 mod check;

@@ -1,5 +1,5 @@
-//! Liveness checks of a target that this rank does not wait for. If the target's memory is mapped, operations on it do
-//! not fail when it dies, and only `transom run` reports deaths.
+//! Liveness checks of ranks that this rank does not wait for. If memory is mapped, operations on it do not fail when its
+//! rank dies, and only `transom run` reports deaths.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
@@ -16,7 +16,10 @@ const CALLS_PER_CHECK: u8 = 64;
 /// The least number of milliseconds between two checks of any targets: each costs some microseconds, or a round trip.
 const LEAST_APART: u32 = 5;
 
-/// The schedule of a rank's checks of one target. All zero: it has not checked it yet.
+/// The most connected ranks that are looked at in one check.
+const AT_A_TIME: usize = 16;
+
+/// The schedule of a rank's checks: of one target, or of no target in particular. All zero: it has not checked yet.
 #[derive(Clone, Copy)]
 pub(crate) struct Checks<'t> {
     /// The number of calls until the next check.
@@ -26,7 +29,7 @@ pub(crate) struct Checks<'t> {
 }
 
 impl Checks<'_> {
-    /// Counts a call that does not itself notice the target's death. False if a check is due; the check schedules the
+    /// Counts a call that does not itself notice a death. False if a check is due; the check schedules the
     /// next one.
     #[inline(always)]
     pub(crate) fn counts(self) -> bool {
@@ -37,13 +40,13 @@ impl Checks<'_> {
         left != 0
     }
 
-    /// Checks whether the job was aborted and, if the interval has passed, whether `target` is alive. `always_due`: the
-    /// next call comes here, too.
+    /// Checks whether the job was aborted and, if the interval has passed, whether `target`, if there is one, and some
+    /// other ranks are alive. `always_due`: the next call comes here, too.
     pub(crate) fn check(
         self,
         context: &Context,
         operation: &'static str,
-        target: impl FnOnce() -> WorldRank,
+        target: impl FnOnce() -> Option<WorldRank>,
         always_due: bool,
     ) -> Result<()> {
         // After an error, the next call checks again.
@@ -59,7 +62,10 @@ impl Checks<'_> {
             return Ok(());
         }
         self.at.store(now, Ordering::Relaxed);
-        unawaited(context.check_unawaited(operation, target()))
+        if let Some(target) = target() {
+            unawaited(context.check_unawaited(operation, target))?;
+        }
+        unawaited(context.check_connected(operation, AT_A_TIME))
     }
 
     /// The time since the last check; at first, the time starts now.
@@ -75,6 +81,20 @@ impl Checks<'_> {
 }
 
 impl Context {
+    /// Fails if the job was aborted. Now and then also checks whether other ranks are alive: for calls that wait for
+    /// nobody and have no single target.
+    #[inline]
+    pub(crate) fn check_unaccompanied(&self, operation: &'static str) -> Result<()> {
+        let checks = Checks {
+            count: &self.calls_to_check,
+            at: &self.checked_at,
+        };
+        match checks.counts() {
+            true => self.check_aborted(operation),
+            false => checks.check(self, operation, || None, false),
+        }
+    }
+
     /// Notes that this rank now checks a further target; false if that is too soon after the last check.
     fn begins_check(&self, now: u32) -> bool {
         let before = self.last_check.load(Ordering::Relaxed);

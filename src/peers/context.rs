@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use rdma_sys_shim::{BootstrapSegment, Combiner, Device, LocalRegion};
@@ -37,6 +37,11 @@ pub(crate) struct Context {
     pub(crate) next_looked_at: AtomicU32,
     /// The time when this rank last checked one for which it does not wait, in milliseconds.
     pub(crate) last_check: AtomicU32,
+    /// The schedule of checks in calls that concern no single target, and how many connected ranks come before the next
+    /// ones to look at.
+    pub(crate) calls_to_check: AtomicU8,
+    pub(crate) checked_at: AtomicU32,
+    pub(crate) next_connected: AtomicU32,
     /// Whether the others were told that the job ends.
     pub(crate) told: AtomicBool,
     /// `None` without a launcher, and after it was told that this rank left.
@@ -90,6 +95,9 @@ impl Context {
             next_looked_at: AtomicU32::new(this_rank.rank + 1),
             this_rank,
             last_check: AtomicU32::new(0),
+            calls_to_check: AtomicU8::new(0),
+            checked_at: AtomicU32::new(0),
+            next_connected: AtomicU32::new(0),
             told: AtomicBool::new(false),
             launcher: Mutex::default(),
             on_abort: Mutex::default(),

@@ -28,7 +28,7 @@ impl Window {
         let succeed = !assert.contains(Assert::NO_SUCCEED);
         not_forked("fence")?;
         self.epochs.check_fence(precede)?;
-        self.context().check_aborted("fence")?;
+        self.context().check_unaccompanied("fence")?;
         if precede {
             self.complete_all("fence")
                 .map_err(|error| self.give_up(error))?;

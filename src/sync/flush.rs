@@ -79,7 +79,7 @@ impl Window {
         self.count_by(Counters::count_flush);
         self.complete_all("flush_all")?;
         full_fence();
-        self.context().check_aborted("flush_all")
+        self.context().check_unaccompanied("flush_all")
     }
 
     /// One-sided. As [`Window::flush_local`], for all targets. Needs a lock.
@@ -95,14 +95,14 @@ impl Window {
             self.each_posted(OPERATION, OnTarget::release_posted)?;
         }
         behind_gets();
-        self.context().check_aborted(OPERATION)
+        self.context().check_unaccompanied(OPERATION)
     }
 
     /// Local. Makes this rank's own loads and stores and its peers' operations on its memory visible to each other
     /// (MPI-4.1, section 12.5.4, `MPI_Win_sync`). Needs a lock.
     ///
     /// # Errors
-    /// Nothing is locked; the job was aborted.
+    /// Nothing is locked; the job was aborted; a rank died.
     pub fn sync(&self) -> Result<()> {
         match self.needs_any_lock("sync") {
             Err(error) if !self.tolerates_any_epoch || is_forked() => return Err(error),
@@ -110,7 +110,7 @@ impl Window {
             Ok(()) => {}
         }
         full_fence();
-        self.context().check_aborted("sync")
+        self.context().check_unaccompanied("sync")
     }
 
     /// The target, if operations on it may proceed in a passive-target epoch.

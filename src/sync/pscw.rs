@@ -51,7 +51,7 @@ impl Window {
         let (epochs, me) = (&self.epochs, self.rank());
         let own = self.targets[me as usize].epoch();
         epochs.check_post(Aim::new(OPERATION, me), own)?;
-        self.context().check_aborted(OPERATION)?;
+        self.context().check_unaccompanied(OPERATION)?;
         let origins = &self.pair_table().origins;
         self.call_roll(OPERATION, group, origins)?;
         epochs.post();
@@ -87,7 +87,7 @@ impl Window {
         assert.check(OPERATION, Assert::OF_START)?;
         let epochs = &self.epochs;
         epochs.check_start(OPERATION)?;
-        self.context().check_aborted(OPERATION)?;
+        self.context().check_unaccompanied(OPERATION)?;
         let targets = &self.pair_table().targets;
         self.call_roll(OPERATION, group, targets)?;
         let unchecked = assert.contains(Assert::NO_CHECK);

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use libtest_mimic::Trial;
 use transom::raw::{Assert, Window};
 use transom::{Info, Job, LockKind, Result};
-use transom_testing::environment;
 
 use super::death::{CULPRIT, RANKS, die, report, survivors_find_out};
 use crate::ops::{get, put_from};
@@ -13,19 +12,20 @@ use crate::ops::{get, put_from};
 /// Far beyond the time that the test gives them.
 const LONG: Duration = Duration::from_secs(20);
 
-/// What the survivors do over and over, on the memory of the dead. It is noticed whoever has
-/// started the ranks.
-const ON_THE_DEAD: [&str; 6] = [
+/// What the survivors do over and over, on the memory of the dead.
+const ON_THE_DEAD: [&str; 8] = [
     "put_and_flush",
     "get_and_flush",
     "flush",
     "flush_local",
     "lock",
     "lock_all",
+    "put_and_flush_all",
+    "request_of_the_dead",
 ];
 
-/// The same among the living, who hear of it from the launcher.
-const AMONG_THE_LIVING: [&str; 8] = [
+/// The same among the living, or with nobody.
+const AMONG_THE_LIVING: [&str; 9] = [
     "flush_all",
     "flush_local_all",
     "flush_another",
@@ -34,6 +34,7 @@ const AMONG_THE_LIVING: [&str; 8] = [
     "fence",
     "start",
     "request",
+    "sync",
 ];
 
 static DATA: [u8; 100] = [1; 100];
@@ -42,10 +43,7 @@ static DATA: [u8; 100] = [1; 100];
 const TOLD: [&str; 2] = ["told_flush", "told_lock"];
 
 pub(crate) fn trials(device: &'static str) -> Vec<Trial> {
-    let mut calls = [&ON_THE_DEAD[..], &TOLD[..]].concat();
-    if environment::is_our_launcher() {
-        calls.extend(AMONG_THE_LIVING);
-    }
+    let calls = [&ON_THE_DEAD[..], &TOLD[..], &AMONG_THE_LIVING[..]].concat();
     let mut trials = Vec::new();
     for call in calls {
         for end in ["killed", "exits"] {
@@ -78,8 +76,17 @@ pub(crate) fn play(role: &str) {
         result = world.barrier();
     }
     if result.is_ok()
-        && let "flush" | "flush_local" | "put_and_flush" | "get_and_flush" | "flush_all"
-        | "flush_local_all" | "flush_another" | "told_flush" = call
+        && let "flush"
+        | "flush_local"
+        | "put_and_flush"
+        | "get_and_flush"
+        | "put_and_flush_all"
+        | "flush_all"
+        | "flush_local_all"
+        | "flush_another"
+        | "told_flush"
+        | "request_of_the_dead"
+        | "sync" = call
     {
         result = window.lock_all(Assert::NONE);
     }
@@ -121,6 +128,12 @@ fn one_round(
             get(window, room, CULPRIT, 0)?;
             window.flush(CULPRIT)
         }
+        "put_and_flush_all" => {
+            put_from(window, &DATA, CULPRIT, 0)?;
+            window.flush_all()
+        }
+        "request_of_the_dead" => request(window, CULPRIT),
+        "sync" => window.sync(),
         "flush" => window.flush(CULPRIT),
         "flush_local" => window.flush_local(CULPRIT),
         "flush_another" | "told_flush" => {
