@@ -28,7 +28,7 @@ impl NeighbourAddress {
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self> {
         Self::read(Fields(bytes)).ok_or(Error::BadAddress {
-            device: "verbs",
+            device: "tcp or verbs",
             reason: "it was published by another device; give all ranks the same TRANSOM_DEVICE",
         })
     }

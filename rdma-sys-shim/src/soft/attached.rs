@@ -4,7 +4,7 @@
 use std::io;
 
 use super::peer::PeerProcess;
-use super::request::{self, Operation};
+use super::request::Operation;
 use super::select::{self, Course};
 use crate::cross_memory::{self, MOST_PARTS, Stopped, part};
 use crate::device::batch::StridedBlocks;
@@ -14,6 +14,10 @@ use crate::{Direction, Error, RemoteAddress, Result};
 /// The remedy if only the origin finds that the kernel forbids it.
 const FORBIDDEN: &str = "the kernel forbids cross-memory attach, which the target does not expect; start all ranks with \
                          TRANSOM_DEVICE=soft:cma=off";
+
+/// The kernel does not say which side's memory it could not access.
+const EITHER_SIDE: &str =
+    "the memory is no longer mapped there with this right, or the buffer here is not";
 
 /// Moves the parts of a transfer. Their places were checked.
 ///
@@ -138,7 +142,7 @@ fn error(
     let operation = Operation::from(direction);
     match stopped {
         Stopped::Gone => peer.gone(),
-        Stopped::Fault => peer.refusal(operation.name(), at, len as u64, request::TAKEN_AWAY),
+        Stopped::Fault => peer.refusal(operation.name(), at, len as u64, EITHER_SIDE),
         Stopped::Forbidden(error) => forbidden(operation, len, error),
         Stopped::Failed(error) => Error::os(call(operation, len), error),
     }

@@ -654,7 +654,12 @@ impl Origin {
                 why: "it answered what nobody asked for".into(),
             },
             _ => Error::os(
-                format!("a connection with process {pid} on {host}"),
+                match error.raw_os_error() {
+                    Some(libc::EFAULT) => format!(
+                        "sending to process {pid} on {host} from a buffer of an operation that is not mapped here"
+                    ),
+                    _ => format!("a connection with process {pid} on {host}"),
+                },
                 error
                     .raw_os_error()
                     .map_or(error.kind().into(), io::Error::from_raw_os_error),
