@@ -49,8 +49,9 @@ const EVENTS: usize = 64;
 /// The most events that an assisting thread takes at a time, so that it soon checks its own wait again.
 const EVENTS_OF_ASSIST: usize = 4;
 
-/// Deferred answers are sent after so many looks of threads, about half a millisecond. If no thread looks, the agent sends
-/// them when its timer wakes it.
+/// Deferred answers are sent after so many looks that find no request, some tens of microseconds, or after so many looks
+/// altogether. If no thread looks, the agent sends them when its timer wakes it.
+const EMPTY_LOOKS: u32 = 32;
 const LOOKS: u32 = 1024;
 
 const LISTENER: u64 = 0;
@@ -190,6 +191,7 @@ impl<S: Serve> ChannelAgent<S> {
             paused: 0,
             deferred: Vec::new(),
             looks: 0,
+            empty_looks: 0,
             has_left: false,
             paused_until: None,
             spare: spare(),
@@ -295,8 +297,9 @@ struct Running<S: Serve> {
     paused: usize,
     /// Connections with deferred answers. While there are some, a timer of [`Lending`] runs, or is about to.
     deferred: Vec<u64>,
-    /// The looks of threads since the first of them was added.
+    /// The looks of threads since the first of them was added, and those without a request since the last one was.
     looks: u32,
+    empty_looks: u32,
     /// Whether peers are being told that this process leaves.
     has_left: bool,
     /// No connection is accepted until then.
@@ -488,7 +491,8 @@ impl<S: Serve> Running<S> {
         self.add_requests::<EVENTS_OF_ASSIST>(&mut ready);
         if !self.deferred.is_empty() {
             self.looks += 1;
-            if self.looks >= LOOKS {
+            self.empty_looks += u32::from(ready.is_empty());
+            if self.empty_looks >= EMPTY_LOOKS || self.looks >= LOOKS {
                 self.send_deferred();
             }
         }
@@ -713,6 +717,7 @@ impl<S: Serve> Running<S> {
         let next = connection.go_on(own, &mut self.service, may_defer);
         if may_defer && connection.has_deferred::<S>() && !self.deferred.contains(&token) {
             self.deferred.push(token);
+            self.empty_looks = 0;
         }
         let data = EventData::new_u64(token);
         if connection.is_proven() && !was_proven {
