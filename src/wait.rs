@@ -143,6 +143,11 @@ impl Patience {
         }
     }
 
+    /// The time between two checks of a wait.
+    pub(crate) fn check_interval(self) -> Duration {
+        self.check_every
+    }
+
     /// Whether ranks of this host are oversubscribed.
     pub(crate) fn is_oversubscribed(self) -> bool {
         self.ranks_per_processor > 1

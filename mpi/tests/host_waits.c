@@ -111,6 +111,7 @@ static void beside_a_child(void) {
 
 /* What a child calls is refused, and must not take the host's messages for the rank. */
 static void after_calls_of_a_child(void) {
+  for (int w = 0; w < 2; w++) OK(MPI_Win_lock_all(0, wins[w]));
   if (rank == 0) {
     pid_t child = fork();
     CHECK(child >= 0);
@@ -126,6 +127,7 @@ static void after_calls_of_a_child(void) {
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
   }
   OK(MPI_Barrier(comms[0]));
+  for (int w = 0; w < 2; w++) OK(MPI_Win_unlock_all(wins[w]));
 }
 
 /* When MPI_Finalize has begun. No other thread may call MPI any more. */

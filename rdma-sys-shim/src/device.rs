@@ -630,6 +630,13 @@ pub trait Endpoint: Send + Sync {
     /// [`PeerGone`](crate::Error::PeerGone): it is gone. [`PeerReplaced`](crate::Error::PeerReplaced): it has started
     /// another program in its place (exec) without closing the device.
     fn liveness(&self) -> Result<()>;
+
+    /// As [`Endpoint::liveness`], as far as this process knows already, or the system of this host. Asks neither the
+    /// peer nor its host, and never waits for them.
+    ///
+    /// # Errors
+    /// As for [`Endpoint::liveness`].
+    fn known_liveness(&self) -> Result<()>;
 }
 
 /// Registered memory of this process. Drop deregisters it, and frees it if the device allocated it.

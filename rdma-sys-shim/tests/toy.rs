@@ -291,6 +291,10 @@ impl Endpoint for ToyEndpoint {
             false => Ok(()),
         }
     }
+
+    fn known_liveness(&self) -> Result<()> {
+        self.liveness()
+    }
 }
 
 fn main() {

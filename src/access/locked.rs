@@ -23,7 +23,7 @@ use crate::window::{OnTarget, Window};
 
 /// The number of bytes of mapped memory that are combined at a time, if this needs a private copy.
 const CHUNK: usize = 2 << 10;
-/// The same for sums whose old values are fetched: three parts of this length fit into a first-level cache.
+/// The same for sums whose old values are fetched. Shorter parts cost more calls, and longer ones leave the caches.
 const SUMMED: usize = 16 << 10;
 
 /// A rank that has waited this long for an accumulate lock becomes the next to have it.

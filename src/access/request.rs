@@ -78,7 +78,7 @@ impl Request {
     /// Local. True if the operation is complete; then its buffer may be used again.
     ///
     /// # Errors
-    /// The operation failed, or the target died.
+    /// The operation failed, or a rank died.
     pub fn test(&mut self) -> Result<bool> {
         if let Some(posted) = &self.posted {
             if !posted.is_over()? {
@@ -93,7 +93,7 @@ impl Request {
     /// Local. Returns when the operation is complete.
     ///
     /// # Errors
-    /// The operation failed, or the target died.
+    /// The operation failed, or a rank died.
     pub fn wait(mut self) -> Result<()> {
         self.complete()
     }

@@ -68,15 +68,17 @@ impl Context {
         verdict.map_err(|error| Doubt::new(error.during(operation), self))
     }
 
-    /// Checks the next `most` connected ranks, as far as this process knows by itself: it asks none of them, since one
-    /// may be stopped. It is no error if one has left.
+    /// Checks the next `most` connected ranks, as far as this process knows without asking them: one may be stopped. It
+    /// is no error if one has left.
     #[cold]
     pub(crate) fn check_connected(&self, operation: &'static str, most: usize) -> Verdict<'_> {
         let first = self.next_connected.load(Ordering::Relaxed);
         let (mut looked_at, mut verdict) = (0, self.check_launcher(operation));
         for (rank, peer) in self.all_known().skip(first as usize).take(most) {
             looked_at += 1;
-            if let Err(error) = peer.endpoint().liveness() {
+            if rank != self.me()
+                && let Err(error) = peer.endpoint().known_liveness()
+            {
                 let error = self.name_absent(rank, error.into());
                 if !has_left(&error) {
                     verdict = Err(error);

@@ -18,9 +18,10 @@
 //! that the rank does not answer, since a broken link looks the same. A lock word does not name its shared holders:
 //! each check of such a wait tests the next few ranks, for up to 2 ms.
 //!
-//! A rank that does not wait looks at its target and at other connected ranks itself, now and then, in flushes, `sync`,
-//! `unlock`, `fence`, `post` and `start`, and when it completes a request. So a loop of such calls ends even if no rank
-//! waits for the dead one. It asks nobody: one may be stopped. Put and get check nothing.
+//! A rank that does not wait checks its target in `flush` and `unlock`, now and then. In these, the other flushes,
+//! `sync`, `fence`, `post` and `start`, and when it completes a request, it also looks at some connected ranks. So a
+//! loop of such calls ends even if no rank waits for the dead one. Of those others it asks none: one may be stopped. Put
+//! and get check nothing.
 
 mod abort;
 mod check;

@@ -16,10 +16,10 @@ const CALLS_PER_CHECK: u8 = 64;
 /// The least number of milliseconds between two checks of any targets: each costs some microseconds, or a round trip.
 const LEAST_APART: u32 = 5;
 
-/// The most connected ranks that are looked at in one check.
-const AT_A_TIME: usize = 16;
+/// The most connected ranks that are looked at together: each costs some system calls.
+const AT_A_TIME: usize = 4;
 
-/// The schedule of a rank's checks: of one target, or of no target in particular. All zero: it has not checked yet.
+/// The schedule of a rank's checks of one target. All zero: it has not checked it yet.
 #[derive(Clone, Copy)]
 pub(crate) struct Checks<'t> {
     /// The number of calls until the next check.
@@ -40,13 +40,13 @@ impl Checks<'_> {
         left != 0
     }
 
-    /// Checks whether the job was aborted and, if the interval has passed, whether `target`, if there is one, and some
-    /// other ranks are alive. `always_due`: the next call comes here, too.
+    /// Checks whether the job was aborted and, if the interval has passed, whether `target` and some other ranks are
+    /// alive. `always_due`: the next call comes here, too.
     pub(crate) fn check(
         self,
         context: &Context,
         operation: &'static str,
-        target: impl FnOnce() -> Option<WorldRank>,
+        target: impl FnOnce() -> WorldRank,
         always_due: bool,
     ) -> Result<()> {
         // After an error, the next call checks again.
@@ -62,10 +62,8 @@ impl Checks<'_> {
             return Ok(());
         }
         self.at.store(now, Ordering::Relaxed);
-        if let Some(target) = target() {
-            unawaited(context.check_unawaited(operation, target))?;
-        }
-        unawaited(context.check_connected(operation, AT_A_TIME))
+        unawaited(context.check_unawaited(operation, target()))?;
+        context.look_around(operation, now)
     }
 
     /// The time since the last check; at first, the time starts now.
@@ -85,14 +83,33 @@ impl Context {
     /// nobody and have no single target.
     #[inline]
     pub(crate) fn check_unaccompanied(&self, operation: &'static str) -> Result<()> {
-        let checks = Checks {
-            count: &self.calls_to_check,
-            at: &self.checked_at,
-        };
-        match checks.counts() {
-            true => self.check_aborted(operation),
-            false => checks.check(self, operation, || None, false),
+        self.check_aborted(operation)?;
+        match self.calls_to_look.load(Ordering::Relaxed) {
+            0 => self.look_around(operation, milliseconds()),
+            left => {
+                self.calls_to_look.store(left - 1, Ordering::Relaxed);
+                Ok(())
+            }
         }
+    }
+
+    /// Checks whether some connected ranks are alive, unless that was done a short time ago.
+    #[cold]
+    fn look_around(&self, operation: &'static str, now: u32) -> Result<()> {
+        let interval = self.patience().check_interval().as_millis() as u32;
+        let passed = now.wrapping_sub(self.looked_at.load(Ordering::Relaxed));
+        // If calls are rare, each can afford reading the clock.
+        let skipped = if passed < 2 * interval {
+            CALLS_PER_CHECK - 1
+        } else {
+            0
+        };
+        self.calls_to_look.store(skipped, Ordering::Relaxed);
+        if passed < interval {
+            return Ok(());
+        }
+        self.looked_at.store(now, Ordering::Relaxed);
+        unawaited(self.check_connected(operation, AT_A_TIME))
     }
 
     /// Notes that this rank now checks a further target; false if that is too soon after the last check.

@@ -37,10 +37,10 @@ pub(crate) struct Context {
     pub(crate) next_looked_at: AtomicU32,
     /// The time when this rank last checked one for which it does not wait, in milliseconds.
     pub(crate) last_check: AtomicU32,
-    /// The schedule of checks in calls that concern no single target, and how many connected ranks come before the next
-    /// ones to look at.
-    pub(crate) calls_to_check: AtomicU8,
-    pub(crate) checked_at: AtomicU32,
+    /// The calls that wait for nobody until this rank looks at the clock, when it last looked at connected ranks, in
+    /// milliseconds, and how many of them come before the next ones.
+    pub(crate) calls_to_look: AtomicU8,
+    pub(crate) looked_at: AtomicU32,
     pub(crate) next_connected: AtomicU32,
     /// Whether the others were told that the job ends.
     pub(crate) told: AtomicBool,
@@ -95,8 +95,8 @@ impl Context {
             next_looked_at: AtomicU32::new(this_rank.rank + 1),
             this_rank,
             last_check: AtomicU32::new(0),
-            calls_to_check: AtomicU8::new(0),
-            checked_at: AtomicU32::new(0),
+            calls_to_look: AtomicU8::new(0),
+            looked_at: AtomicU32::new(0),
             next_connected: AtomicU32::new(0),
             told: AtomicBool::new(false),
             launcher: Mutex::default(),

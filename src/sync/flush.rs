@@ -72,7 +72,7 @@ impl Window {
     /// One-sided. As [`Window::flush`], for all targets. Needs a lock.
     ///
     /// # Errors
-    /// Nothing is locked; an operation failed; a target died.
+    /// Nothing is locked; an operation failed; a rank died.
     pub fn flush_all(&self) -> Result<()> {
         self.needs_any_lock("flush_all")?;
         let _call = self.in_shown_call("flush_all", None);

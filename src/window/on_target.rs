@@ -99,7 +99,7 @@ impl<'w> OnTarget<'w> {
     fn check_liveness_now(self) -> Result<()> {
         self.count_call();
         let Self { window, aim, .. } = self;
-        let rank = || Some(window.team.world_rank(aim.rank));
+        let rank = || window.team.world_rank(aim.rank);
         // If calls are counted, each call has to come here.
         let counts = window.counters.is_some();
         (self.target.checks()).check(window.context(), aim.operation, rank, counts)

@@ -354,4 +354,11 @@ impl Endpoint for AgentAtomicsEndpoint {
             (atomics, data) => atomics.and(data),
         }
     }
+
+    fn known_liveness(&self) -> Result<()> {
+        match (self.atomics.known_liveness(), self.data.known_liveness()) {
+            (_, Err(closed @ Error::PeerClosed { .. })) => Err(closed),
+            (atomics, data) => atomics.and(data),
+        }
+    }
 }

@@ -135,6 +135,10 @@ impl Endpoint for LateEndpoint {
     fn liveness(&self) -> Result<()> {
         self.device.liveness()
     }
+
+    fn known_liveness(&self) -> Result<()> {
+        self.device.known_liveness()
+    }
 }
 
 struct OverLateWrites;
@@ -335,6 +339,10 @@ impl Endpoint for Told {
     }
 
     fn liveness(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn known_liveness(&self) -> Result<()> {
         Ok(())
     }
 }

@@ -51,7 +51,7 @@ const EVENTS_OF_ASSIST: usize = 4;
 
 /// Deferred answers are sent after so many looks that find no request, some tens of microseconds, or after so many looks
 /// altogether. If no thread looks, the agent sends them when its timer wakes it.
-const EMPTY_LOOKS: u32 = 32;
+const EMPTY_LOOKS: u32 = 128;
 const LOOKS: u32 = 1024;
 
 const LISTENER: u64 = 0;

@@ -198,4 +198,11 @@ impl Endpoint for MappingEndpoint {
         }
         self.neighbour.liveness()
     }
+
+    fn known_liveness(&self) -> Result<()> {
+        if let Some(endpoint) = self.connected.get() {
+            endpoint.known_liveness()?;
+        }
+        self.neighbour.known_liveness()
+    }
 }

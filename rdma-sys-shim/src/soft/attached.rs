@@ -32,14 +32,16 @@ pub(super) unsafe fn transfer(
     // SAFETY: the caller's promise.
     unsafe {
         match (first.next(), first.next()) {
-            (Some(run), None) if run.count == 1 => transfer_run_of(peer, direction, run, run),
+            (Some(run), None) if run.count == 1 => {
+                transfer_run_of(peer, direction, run, run, &mut Buffer::default())
+            }
             _ => transfer_lists(peer, direction, parts),
         }
     }
 }
 
-/// Moves one run of a whole, whose length decides how, and which the error names. Each system call looks up the peer
-/// again.
+/// Moves one run of a whole, whose length decides how, and which the error names; all runs of it may use one `buffer`.
+/// Each system call looks up the peer again.
 ///
 /// # Safety
 /// As for [`transfer`].
@@ -48,14 +50,14 @@ pub(super) unsafe fn transfer_run_of(
     direction: Direction,
     run: StridedBlocks,
     whole: StridedBlocks,
+    buffer: &mut Buffer,
 ) -> Result<()> {
     let course = select::course(direction, run.here, run.at.address, whole.len);
-    let mut buffer = Buffer::default();
     for part in run.shortened(course.at_a_time) {
         peer.reach(|number| {
             // SAFETY: a part of the memory that the caller promises; a repeated call follows the end of the previous
             // one.
-            unsafe { transfer_part(number, direction, part, course, whole.len, &mut buffer) }
+            unsafe { transfer_part(number, direction, part, course, whole.len, buffer) }
         })
         .map_err(|stopped| error(peer, stopped, direction, whole.at, whole.len))?;
     }

@@ -21,7 +21,7 @@ use super::{agent, attached, table};
 use crate::cross_memory::Stopped;
 use crate::device::batch::{BatchError, StridedBlocks, TransferBatch};
 use crate::device::combine::{Combination, CombinedElements, ElementRuns, GivenCombiner};
-use crate::memory::{Rows, copy};
+use crate::memory::{Buffer, Rows, copy};
 use crate::{
     Access, Direction, Endpoint, Error, Fetch, Mapping, RemoteAddress, RemoteRegion, Result,
     Ticket, Update, Via, Width,
@@ -153,10 +153,18 @@ impl SoftEndpoint {
         let check = || self.check(run.at, run.len as u64, operation);
         check()?;
         if self.path != Path::CrossMemory {
-            let (way, run) = (self.way(1), std::iter::once(run));
+            let (way, whole, run) = (self.way(1), run, std::iter::once(run));
             // SAFETY: the caller's promise.
-            return unsafe { self.transfer_by(way, direction, run) };
+            let moved = unsafe { self.transfer_by(way, direction, run) };
+            return moved.map_err(|error| match error {
+                // It names a part.
+                Error::RemoteAccess { need, reason, .. } => {
+                    self.peer.refusal(need, whole.at, whole.len as u64, reason)
+                }
+                other => other,
+            });
         }
+        let mut buffer = Buffer::default();
         for part in run.shortened(select::ASKED_ANEW) {
             let left = match self.way(part.len / select::OF_ASSIST.run) {
                 Way::Assist => {
@@ -175,7 +183,9 @@ impl SoftEndpoint {
             };
             for part in left {
                 // SAFETY: the caller's promise.
-                unsafe { attached::transfer_run_of(&self.peer, direction, part, run)? };
+                unsafe {
+                    attached::transfer_run_of(&self.peer, direction, part, run, &mut buffer)?
+                };
             }
         }
         Ok(Ticket::DONE)
@@ -674,5 +684,9 @@ impl Endpoint for SoftEndpoint {
             true => Err(Error::PeerClosed { pid, host }),
             false => self.peer.liveness(),
         }
+    }
+
+    fn known_liveness(&self) -> Result<()> {
+        self.liveness()
     }
 }

@@ -156,7 +156,9 @@ impl SoftDevice {
         let nonce = u64::from_ne_bytes(random()?);
         let segment = Arc::new(Segment::create(id.pid, nonce)?);
         // Takes milliseconds if the process has several threads. Otherwise the first request would wait for it.
-        let _ = take_fences();
+        if options.assist {
+            let _ = take_fences();
+        }
         Ok(Self {
             own: Arc::new(Own {
                 id,

@@ -450,4 +450,10 @@ impl Endpoint for TcpEndpoint {
         let _ = self.is_sound(&mut origin);
         origin.liveness()
     }
+
+    /// A connection that was reset is not replaced for this.
+    fn known_liveness(&self) -> Result<()> {
+        let _ = self.is_sound(&mut self.origin());
+        self.peer.status.liveness(self.peer.pid, &self.peer.host)
+    }
 }

@@ -81,4 +81,8 @@ impl Endpoint for Scripted {
     fn liveness(&self) -> rdma_sys_shim::Result<()> {
         unreachable!()
     }
+
+    fn known_liveness(&self) -> rdma_sys_shim::Result<()> {
+        unreachable!()
+    }
 }

@@ -265,6 +265,10 @@ impl Endpoint for AdversarialEndpoint {
     fn liveness(&self) -> Result<()> {
         self.way.liveness()
     }
+
+    fn known_liveness(&self) -> Result<()> {
+        self.way.known_liveness()
+    }
 }
 
 impl Drop for AdversarialEndpoint {

@@ -3,7 +3,7 @@
 //! requests, so that the peer carries out one while this process fills the next.
 //!
 //! If no thread takes a request within some microseconds, the origin takes it back and uses the kernel: for the next two
-//! transfers, and for twice as many after each further miss, until a request is taken. Misses while a thread polls, and
+//! transfers, or MiB of a long run, and for twice as many after each further miss, until a request is taken. Misses while a thread polls, and
 //! while one has just done so, count apart: a peer may compute and wait in turn. After some transfers by the kernel, the
 //! origin calls a thread of the peer that sleeps in a wait; this thread stays awake while requests arrive, and at most
 //! half a millisecond longer. A run of several MiB looks for it again after each. If the peer is stopped in the middle of
@@ -27,7 +27,8 @@ const LOOKS: u32 = 8;
 /// Milliseconds between two searches for slots of dead processes.
 const SWEEP_EVERY: u32 = 100;
 
-/// The most transfers that do without a request after one that was not taken up: some tenths of a millisecond.
+/// The most transfers that do without a request after one that was not taken up: some tenths of a millisecond if
+/// they are short.
 const LONGEST_PAUSE: u32 = 256;
 
 /// What this process knows about waiting threads of the peer.

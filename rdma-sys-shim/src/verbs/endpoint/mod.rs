@@ -435,6 +435,10 @@ impl Endpoint for VerbsEndpoint {
             let _ = queue.ask();
             let _ = self.poll(&mut queue);
         }
+        self.known_liveness()
+    }
+
+    fn known_liveness(&self) -> Result<()> {
         self.status.liveness(self.peer.pid, &self.peer.host)
     }
 }
