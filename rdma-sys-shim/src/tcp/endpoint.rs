@@ -451,9 +451,9 @@ impl Endpoint for TcpEndpoint {
         origin.liveness()
     }
 
-    /// A connection that was reset is not replaced for this.
     fn known_liveness(&self) -> Result<()> {
-        let _ = self.is_sound(&mut self.origin());
-        self.peer.status.liveness(self.peer.pid, &self.peer.host)
+        let mut origin = self.origin();
+        let _ = self.is_sound(&mut origin);
+        origin.known_liveness()
     }
 }

@@ -172,9 +172,14 @@ impl Origin {
         has_answered
     }
 
-    /// Fails unless the process runs, as far as is known. If it is silent, its status does not tell that from an end.
+    /// Fails unless the process runs, as far as is known after a lost connection has been replaced.
     pub(super) fn liveness(&mut self) -> Result<()> {
         self.ask();
+        self.known_liveness()
+    }
+
+    /// The same, as far as is known now. If the process is silent, its status does not tell that from an end.
+    pub(super) fn known_liveness(&self) -> Result<()> {
         let known = self.peer.status.liveness(self.peer.pid, &self.peer.host);
         match (&known, &self.failure) {
             (Err(Error::PeerGone { .. }), Some(silence @ Error::NoAnswer { .. })) => {
