@@ -178,10 +178,10 @@ impl OnTarget<'_> {
         if parts.what.is_nothing() {
             return Ok(Ticket::DONE);
         }
+        if parts.cuts_runs() && spot.takes_blocks(parts.what.ty) {
+            return self.accumulate_runs(spot, parts);
+        }
         match parts.as_block() {
-            _ if parts.cuts_runs() && spot.takes_blocks(parts.what.ty) => {
-                self.accumulate_runs(spot, parts)
-            }
             // A walk would take longer than a small accumulate by the device.
             Some(block) => self.accumulate_blocks(spot, parts, || iter::once(block)),
             None => self.accumulate_blocks(spot, parts, || parts.blocks()),
@@ -211,8 +211,12 @@ impl OnTarget<'_> {
         parts: &LayoutWork<'_>,
         blocks: impl Fn() -> I,
     ) -> Result<Ticket> {
-        let &Place { route, there, .. } = place;
-        let widths = place.widths;
+        let &Place {
+            route,
+            there,
+            widths,
+            ..
+        } = place;
         let base = there.addr() as u64;
         let at = |offset: i64| there.wrapping_offset(offset as isize);
         if widths.word(parts.what.ty, 0).is_some() {

@@ -72,27 +72,20 @@ impl Context {
     /// is no error if one has left.
     #[cold]
     pub(crate) fn check_connected(&self, operation: &'static str, most: usize) -> Verdict<'_> {
-        let first = self.next_connected.load(Ordering::Relaxed);
-        let (mut looked_at, mut verdict) = (0, self.check_launcher(operation));
-        for (rank, peer) in self.all_known().skip(first as usize).take(most) {
+        let first = self.next_connected.load(Ordering::Relaxed) as usize;
+        let mut looked_at = 0;
+        let mut next = self.all_known().skip(first).take(most);
+        let living = next.try_for_each(|(rank, peer)| {
             looked_at += 1;
-            if rank != self.me()
-                && let Err(error) = peer.endpoint().known_liveness()
-            {
-                let error = self.name_absent(rank, error.into());
-                if !has_left(&error) {
-                    verdict = Err(error);
-                    break;
-                }
+            match rank == self.me() {
+                true => Ok(()),
+                false => self.unless_left(rank, peer.endpoint().known_liveness()),
             }
-        }
+        });
         // Behind the last one, it begins again.
-        let next = if looked_at < most {
-            0
-        } else {
-            first + looked_at as u32
-        };
-        self.next_connected.store(next, Ordering::Relaxed);
+        let next = if looked_at < most { 0 } else { first + most };
+        self.next_connected.store(next as u32, Ordering::Relaxed);
+        let verdict = living.and_then(|()| self.check_launcher(operation));
         verdict.map_err(|error| Doubt::new(error.during(operation), self))
     }
 
@@ -107,16 +100,17 @@ impl Context {
     /// Flags are sent without waiting for their arrival. If one is lost, the ranks may wait for each other in a cycle
     /// in which every awaited rank is alive.
     fn check_sent(&self) -> Result<()> {
-        for (rank, peer) in self.all_known() {
-            if let Err(error) = peer.endpoint().intact() {
-                let error = self.name_absent(rank, error.into());
-                // Only ranks that await a rank that has left find this an error.
-                if !has_left(&error) {
-                    return Err(error);
-                }
-            }
+        let mut known = self.all_known();
+        known.try_for_each(|(rank, peer)| self.unless_left(rank, peer.endpoint().intact()))
+    }
+
+    /// What was found of a connected rank. Only ranks that await a rank that has left find that an error.
+    fn unless_left(&self, rank: u32, found: rdma_sys_shim::Result<()>) -> Result<()> {
+        let named = found.map_err(|error| self.name_absent(rank, error.into()));
+        match named {
+            Err(error) if has_left(&error) => Ok(()),
+            other => other,
         }
-        Ok(())
     }
 
     /// Checks the next of these ranks, for a short time. Waiting ranks begin at different ones, and a rank that finds

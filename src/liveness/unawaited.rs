@@ -54,11 +54,7 @@ impl Checks<'_> {
         context.check_aborted(operation)?;
         let now = milliseconds();
         let passed = self.since_last(now);
-        // If calls are rare, each can afford reading the clock.
-        if passed < 2 * INTERVAL && !always_due {
-            self.count.store(CALLS_PER_CHECK - 1, Ordering::Relaxed);
-        }
-        if passed < INTERVAL || !context.begins_check(now) {
+        if !is_due(self.count, passed, INTERVAL, always_due) || !context.begins_check(now) {
             return Ok(());
         }
         self.at.store(now, Ordering::Relaxed);
@@ -76,6 +72,17 @@ impl Checks<'_> {
             before => now.wrapping_sub(before),
         }
     }
+}
+
+/// Whether the interval has passed since the last check. Schedules the call that asks next; `always`: it is the next.
+fn is_due(count: &AtomicU8, passed: u32, interval: u32, always: bool) -> bool {
+    // If calls are rare, each can afford reading the clock.
+    let is_next = always || passed >= 2 * interval;
+    count.store(
+        if is_next { 0 } else { CALLS_PER_CHECK - 1 },
+        Ordering::Relaxed,
+    );
+    passed >= interval
 }
 
 impl Context {
@@ -98,14 +105,7 @@ impl Context {
     fn look_around(&self, operation: &'static str, now: u32) -> Result<()> {
         let interval = self.patience().check_interval().as_millis() as u32;
         let passed = now.wrapping_sub(self.looked_at.load(Ordering::Relaxed));
-        // If calls are rare, each can afford reading the clock.
-        let skipped = if passed < 2 * interval {
-            CALLS_PER_CHECK - 1
-        } else {
-            0
-        };
-        self.calls_to_look.store(skipped, Ordering::Relaxed);
-        if passed < interval {
+        if !is_due(&self.calls_to_look, passed, interval, false) {
             return Ok(());
         }
         self.looked_at.store(now, Ordering::Relaxed);

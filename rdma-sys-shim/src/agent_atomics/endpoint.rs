@@ -347,18 +347,19 @@ impl Endpoint for AgentAtomicsEndpoint {
         self.data.map(region)
     }
 
-    /// A process that closes its device tells peers over both. It may be gone before the second one has learned of it.
     fn liveness(&self) -> Result<()> {
-        match (self.atomics.liveness(), self.data.liveness()) {
-            (_, Err(closed @ Error::PeerClosed { .. })) => Err(closed),
-            (atomics, data) => atomics.and(data),
-        }
+        of_both(self.atomics.liveness(), self.data.liveness())
     }
 
     fn known_liveness(&self) -> Result<()> {
-        match (self.atomics.known_liveness(), self.data.known_liveness()) {
-            (_, Err(closed @ Error::PeerClosed { .. })) => Err(closed),
-            (atomics, data) => atomics.and(data),
-        }
+        of_both(self.atomics.known_liveness(), self.data.known_liveness())
+    }
+}
+
+/// A process that closes its device tells peers over both. It may be gone before the second one has learned of it.
+fn of_both(atomics: Result<()>, data: Result<()>) -> Result<()> {
+    match data {
+        Err(closed @ Error::PeerClosed { .. }) => Err(closed),
+        data => atomics.and(data),
     }
 }

@@ -129,58 +129,51 @@ impl SoftEndpoint {
             // SAFETY: the caller's promise.
             return unsafe { self.transfer_by(way, direction, parts) };
         }
-        let results = (direction == Direction::Read).then(|| parts.clone());
-        let there = (&*self.segment, &self.peer);
         // SAFETY: the caller's promise.
-        let left = unsafe { self.assist.ask(there, operation, parts, results)? };
+        let left = unsafe { self.ask_assist(direction, parts)? };
         if left.is_empty() {
             return Ok(Ticket::DONE);
         }
-        // The peer may have refused the request: the memory checked above may have been withdrawn meanwhile.
         let left = left.into_iter();
         self.check_parts(operation, left.clone())?;
         // SAFETY: as above.
         unsafe { self.transfer_by(Way::Kernel, direction, left) }
     }
 
-    /// Moves a run that takes several requests. A thread of the target that sleeps is called, and takes the rest once it
-    /// polls.
+    /// Has a thread of the target move parts. Returns those that are left, which the caller checks again: the peer may
+    /// have refused the request, if the memory was withdrawn after it was checked.
+    ///
+    /// # Safety
+    /// The parts are readable (for a write) or writable (for a read).
+    unsafe fn ask_assist(
+        &self,
+        direction: Direction,
+        parts: impl Iterator<Item = StridedBlocks> + Clone,
+    ) -> Result<Vec<StridedBlocks>> {
+        let results = (direction == Direction::Read).then(|| parts.clone());
+        let there = (&*self.segment, &self.peer);
+        // SAFETY: the caller's promise.
+        unsafe { (self.assist).ask(there, direction.into(), parts, results) }
+    }
+
+    /// Moves a run that takes several requests, on the path by the kernel. A thread of the target that sleeps is called,
+    /// and takes the rest once it polls.
     ///
     /// # Safety
     /// The run is readable (for a write) or writable (for a read).
     unsafe fn transfer_long(&self, direction: Direction, run: StridedBlocks) -> Result<Ticket> {
-        let operation = direction.into();
-        let check = || self.check(run.at, run.len as u64, operation);
+        let check = || self.check(run.at, run.len as u64, direction.into());
         check()?;
-        if self.path != Path::CrossMemory {
-            let (way, whole, run) = (self.way(1), run, std::iter::once(run));
-            // SAFETY: the caller's promise.
-            let moved = unsafe { self.transfer_by(way, direction, run) };
-            return moved.map_err(|error| match error {
-                // It names a part.
-                Error::RemoteAccess { need, reason, .. } => {
-                    self.peer.refusal(need, whole.at, whole.len as u64, reason)
-                }
-                other => other,
-            });
-        }
         let mut buffer = Buffer::default();
         for part in run.shortened(select::ASKED_ANEW) {
-            let left = match self.way(part.len / select::OF_ASSIST.run) {
-                Way::Assist => {
-                    let parts = std::iter::once(part);
-                    let results = (direction == Direction::Read).then(|| parts.clone());
-                    let there = (&*self.segment, &self.peer);
-                    // SAFETY: the caller's promise.
-                    let left = unsafe { self.assist.ask(there, operation, parts, results)? };
-                    // The peer may have refused it: the memory may have been withdrawn since it was checked.
-                    if !left.is_empty() {
-                        check()?;
-                    }
-                    left
+            let mut left = vec![part];
+            if self.way(part.len / select::OF_ASSIST.run) == Way::Assist {
+                // SAFETY: the caller's promise.
+                left = unsafe { self.ask_assist(direction, std::iter::once(part))? };
+                if !left.is_empty() {
+                    check()?;
                 }
-                _ => vec![part],
-            };
+            }
             for part in left {
                 // SAFETY: the caller's promise.
                 unsafe {
@@ -433,7 +426,7 @@ impl Endpoint for SoftEndpoint {
         at: RemoteAddress,
     ) -> Result<Ticket> {
         let run = StridedBlocks::run(local, len, at);
-        if len > select::OF_ASSIST.run {
+        if len > select::OF_ASSIST.run && self.path == Path::CrossMemory {
             // SAFETY: the caller's promise.
             return unsafe { self.transfer_long(direction, run) };
         }
@@ -454,7 +447,14 @@ impl Endpoint for SoftEndpoint {
             way = Way::Kernel;
         }
         // SAFETY: the caller's promise.
-        unsafe { self.transfer_by(way, direction, std::iter::once(run)) }
+        let moved = unsafe { self.transfer_by(way, direction, std::iter::once(run)) };
+        moved.map_err(|error| match error {
+            // The agent moves it in parts, and the error names one.
+            Error::RemoteAccess { need, reason, .. } => {
+                self.peer.refusal(need, at, len as u64, reason)
+            }
+            other => other,
+        })
     }
 
     unsafe fn transfer_batch(
